@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "search/proof.h"
 #include "search/recipes.h"
 #include "search/relaxations.h"
+#include "search/study_file.h"
 
 namespace trimtab {
 namespace {
@@ -56,6 +58,28 @@ void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ing
   // The space last: with it a study counts as enumerated.
   study.StoreRecipes(ToJson(PlaceRecipes(options.problem, options.race.objective, predictor)));
   StoreSpace(options.problem, options.race.objective, predictor, walkers, study);
+}
+
+/// Enumerates, and throws InfeasibleError where nothing fits.
+void FillSpace(const SearchOptions& options, Study& study, Predictor& predictor,
+               TrialRunner& runner, SearchEvents& events) {
+  RequireSameObjective(options, study);
+  study.SetGoal({.objective = Name(options.race.objective),
+                 .prove_count = options.race.prove_count,
+                 .indifference = options.race.indifference,
+                 .most_rounds = options.race.most_rounds});
+  runner.EndLeftovers(study.uuid());
+  if (!study.WorkersGone()) runner.GiveUpNodes(study.uuid());
+  const int64_t ingested = study.Recover();
+  const Walkers walkers(ThreadsOf(options),
+                        [&events] { return events.stop_requested() != StopRequest::kNone; });
+  Enumerate(options, walkers, ingested, study, predictor, events);
+  const std::vector<CandidateRecord> candidates = study.Candidates();
+  const SpaceSummary summary = Summarize(study.Pruned(), candidates);
+  events.OnSpace(summary);
+  if (summary.feasible > 0) return;
+  const auto relaxations = FindRelaxations(options.problem, predictor, walkers);
+  ThrowInfeasible(summary, candidates, InWords(relaxations));
 }
 
 /// One after the other, so many at once as there are threads.
@@ -167,27 +191,23 @@ std::vector<LaunchPlan> PlanTrials(const SearchOptions& options, const SearchRes
 SearchResult RunSearch(const SearchOptions& asked, Predictor& todays, TrialRunner& runner,
                        SearchEvents& events) {
   const auto start = Proof::Clock::now();
-  const std::unique_ptr<Study> study = Study::Open(asked.study_path, asked.problem, asked.study);
+  const bool is_new = HoldsNoStudy(asked.study_path);
+  std::unique_ptr<Study> study = Study::Open(asked.study_path, asked.problem, asked.study);
   const SearchOptions options = PricedByStudy(asked, *study);
   const std::unique_ptr<Predictor> own = todays.For(options.problem);
   Predictor& predictor = own != nullptr ? *own : todays;
-  RequireSameObjective(options, *study);
-  study->SetGoal({.objective = Name(options.race.objective),
-                  .prove_count = options.race.prove_count,
-                  .indifference = options.race.indifference,
-                  .most_rounds = options.race.most_rounds});
-  runner.EndLeftovers(study->uuid());
-  if (!study->WorkersGone()) runner.GiveUpNodes(study->uuid());
-  const int64_t ingested = study->Recover();
-  const Walkers walkers(ThreadsOf(options),
-                        [&events] { return events.stop_requested() != StopRequest::kNone; });
-  Enumerate(options, walkers, ingested, *study, predictor, events);
-  const std::vector<CandidateRecord> candidates = study->Candidates();
-  const SpaceSummary summary = Summarize(study->Pruned(), candidates);
-  events.OnSpace(summary);
-  if (summary.feasible == 0) {
-    const auto relaxations = FindRelaxations(options.problem, predictor, walkers);
-    ThrowInfeasible(summary, candidates, InWords(relaxations));
+  try {
+    FillSpace(options, *study, predictor, runner, events);
+  } catch (const Error&) {
+    // There is nothing in it to go on with, and it would be in the way of the next command.
+    const std::string results = study->results_path();
+    study.reset();
+    std::error_code ignored;
+    if (is_new) std::filesystem::remove(asked.study_path, ignored);
+    if (is_new && std::filesystem::is_empty(results, ignored)) {
+      std::filesystem::remove(results, ignored);
+    }
+    throw;
   }
   DryRunBest(options, *study, predictor, events);
   const std::string stopped_by = Proof(options, start, *study, runner, events).Run();

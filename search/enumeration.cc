@@ -80,6 +80,28 @@ Listed WithAlternatives(const Problem& problem, Objective objective, const Liste
   return all;
 }
 
+/// Throws UsageError where --allow names a value that no candidate can have beside one that some
+/// have: --fix of that value alone would be refused, too.
+void RequireAllThere(Problem problem) {
+  const std::vector<Narrowing> narrowings = std::exchange(problem.narrowings, {});
+  const auto several = [](const Narrowing& each) {
+    // Of a plan of recomputing the row lists the families, and the key takes each plan.
+    return !each.forbidden && each.values.size() > 1 && each.key != "recompute" &&
+           each.key == SpaceRows()[RowThatBinds(each.key)].name;
+  };
+  if (std::none_of(narrowings.begin(), narrowings.end(), several)) return;
+  const std::vector<std::vector<std::string>> values = SpaceTree(problem).ValuesByRow();
+  for (const Narrowing& each : narrowings) {
+    if (!several(each)) continue;
+    const std::vector<std::string>& valid = values[RowThatBinds(each.key)];
+    for (const std::string& value : each.values) {
+      if (std::find(valid.begin(), valid.end(), value) != valid.end()) continue;
+      throw UsageError(fmt::format("no candidate has {}={}; its values here: {}", each.key, value,
+                                   fmt::join(valid, ", ")));
+    }
+  }
+}
+
 /// Narrowings left nothing: says which asks for what the space has not.
 [[noreturn]] void ThrowEmpty(Problem problem) {
   const std::vector<Narrowing> narrowings = std::exchange(problem.narrowings, {});
@@ -93,7 +115,7 @@ Listed WithAlternatives(const Problem& problem, Objective objective, const Liste
     throw UsageError(fmt::format("no candidate has {}={}; its values here: {}", each.key,
                                  fmt::join(each.values, ","), fmt::join(valid, ", ")));
   }
-  throw UsageError("what --fix, --allow and --forbid leave of the space holds no candidate");
+  throw UsageError("--fix, --allow and --forbid together leave no candidate");
 }
 
 }  // namespace
@@ -109,6 +131,7 @@ Breach BreachOf(const RunConfig& run, const Prediction& prediction,
 
 void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor,
                 const Walkers& walkers, Study& study) {
+  RequireAllThere(problem);
   const Shortlist shortlist(objective, Shortlist::kOfAll, MostOfClass(problem));
   const BestLayouts best = FindBestLayouts(problem, shortlist, predictor, walkers);
   const WalkCounts& counts = best.counts;

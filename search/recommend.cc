@@ -11,6 +11,10 @@
 namespace trimtab {
 namespace {
 
+// An interval from half as fast to twice as fast, or wider, says nothing: the visits were too few
+// and too disturbed for their scatter to be known.
+constexpr double kWidestFactor = 2;
+
 double RelativeError(double predicted, double measured) {
   return (predicted - measured) / measured;
 }
@@ -33,10 +37,13 @@ RankingRow::Figure FigureOf(const CandidateRecord& candidate) {
   if (candidate.measured) {
     const double rate = candidate.measured->tokens_per_s;
     const double factor = std::exp(candidate.measured_half_width);
-    return {.tokens_per_s = rate,
-            .low = rate / factor,
-            .high = rate * factor,
-            .trust = std::string(Name(Trust::kMeasured))};
+    RankingRow::Figure figure = {.tokens_per_s = rate,
+                                 .trust = std::string(Name(Trust::kMeasured))};
+    if (factor < kWidestFactor) {
+      figure.low = rate / factor;
+      figure.high = rate * factor;
+    }
+    return figure;
   }
   const Prediction& prediction = *candidate.prediction();
   const double tokens = prediction.tokens_per_s * prediction.step_time_s;

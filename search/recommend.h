@@ -32,8 +32,9 @@ struct RankingRow {
   /// The figure that decides its place: measured where it was visited, else predicted.
   struct Figure {
     double tokens_per_s = 0;
-    double low = 0;  // of the interval
-    double high = 0;
+    // Of the interval; without one where too little is known for it to say anything.
+    std::optional<double> low{};
+    std::optional<double> high{};
     std::string trust;  // measured | calibrated | modelled
   } figure;
   /// How much worse its score is than the best one's, by their visits of the same rounds: 0.03 = 3

@@ -84,11 +84,17 @@ std::vector<Change> OtherGpus(const Problem& problem) {
 
 std::vector<Change> ShorterSequences(const Problem& problem) {
   std::vector<Change> changes;
-  for (int i = 1; i <= kMostHalvings && problem.sequence_length >> i >= 1; ++i) {
-    Change& change = changes.emplace_back(Change{"", problem});
-    change.problem.sequence_length >>= i;
-    change.what = fmt::format("--seq {}", change.problem.sequence_length);
+  const auto add = [&](int64_t length) {
+    Change& change = changes.emplace_back(Change{fmt::format("--seq {}", length), problem});
+    change.problem.sequence_length = length;
+  };
+  // No halving need end at what a model has positions for.
+  int64_t length = problem.sequence_length;
+  if (const int64_t most = problem.model.max_sequence_length;
+      problem.model.position == PositionKind::kLearned && most < length) {
+    add(length = most);
   }
+  for (int i = 1; i <= kMostHalvings && length >> i >= 1; ++i) add(length >> i);
   return changes;
 }
 
@@ -200,13 +206,12 @@ std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predi
 }
 
 std::string InWords(const std::vector<Relaxation>& relaxations) {
-  if (relaxations.empty()) return "no change of one thing was found that would do";
+  if (relaxations.empty()) return "no single change was found that would help";
   std::string text;
   for (const Relaxation& each : relaxations) {
-    text += fmt::format("{}{} ({})", text.empty() ? "any of these would do: " : "; ", each.what,
-                        CandidateKey(each.run));
+    text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", each.what, CandidateKey(each.run));
   }
-  return text;
+  return (relaxations.size() == 1 ? "this would help: " : "any of these would help: ") + text;
 }
 
 }  // namespace trimtab

@@ -24,7 +24,7 @@ struct Relaxation {
 std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predictor,
                                         const Walkers& walkers);
 
-/// "any of these would do: ...", or that none would.
+/// "any of these would help: ...", or that none would.
 std::string InWords(const std::vector<Relaxation>& relaxations);
 
 }  // namespace trimtab

@@ -109,7 +109,7 @@ void RequireMeasurable(const Problem& problem) {
     const bool of_speed = each.figure == Figure::kDays || each.figure == Figure::kPrice;
     const bool of_gpus = each.figure == Figure::kGpus || each.figure == Figure::kNodes;
     if (of_speed && problem.tokens <= 0) {
-      missing = "--tokens says how long the run is";
+      missing = "needs --tokens, the length of the run";
     } else if (each.figure == Figure::kPrice && problem.cluster.price_per_gpu_hour <= 0) {
       missing = fmt::format("the cluster {} has no price per GPU hour", problem.cluster.name);
     } else if (of_gpus && problem.cluster.device == "cpu") {

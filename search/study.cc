@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/base/io/file.h"
 #include "search/study_schema.h"
 
 namespace trimtab {
@@ -45,22 +44,7 @@ nlohmann::json Modern(nlohmann::json problem) {
   return problem;
 }
 
-void RequirePlainFile(const std::string& path) {
-  const std::string other = OtherThanAFile(path);
-  if (!other.empty()) throw StorageError(fmt::format("{}: not a study: it is {}", path, other));
-}
-
 }  // namespace
-
-void RequireNewOrResumed(const std::string& path, const StudyOptions& options) {
-  if (path.empty()) throw UsageError("--study: the name is empty; expected a file");
-  RequirePlainFile(path);
-  if (options.resume || !std::filesystem::exists(path)) return;
-  throw UsageError(fmt::format(
-      "{}: this study exists already; go on with it with --resume, or name another file "
-      "with --study",
-      path));
-}
 
 Study::Study(std::unique_ptr<Database> database)
     : path_(database->path()), database_(std::move(database)) {}
@@ -69,7 +53,7 @@ Study::~Study() = default;
 
 std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& problem,
                                    const StudyOptions& options) {
-  RequireNewOrResumed(path, options);
+  RequireNewOrResumed(path, options.resume);
   auto database = std::make_unique<Database>(path, /*create=*/true);
   database->set_after_write(options.after_write);
   std::unique_ptr<Study> study(new Study(std::move(database)));
@@ -92,7 +76,7 @@ std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& probl
 
 std::unique_ptr<Study> Study::OpenExisting(const std::string& path) {
   if (!std::filesystem::exists(path)) throw InputError(fmt::format("{}: no such study", path));
-  RequirePlainFile(path);
+  RequireNewOrResumed(path, /*resume=*/true);
   std::unique_ptr<Study> study(new Study(std::make_unique<Database>(path, /*create=*/false)));
   if (!study->CheckSchema()) throw InputError(fmt::format("{}: an empty file, not a study", path));
   return study;
@@ -109,6 +93,9 @@ bool Study::CheckSchema() {
   if (application == 0 && version == 0 && tables == 0) {
     if (std::filesystem::file_size(path_) == 0) return false;
     ThrowDamaged("almost nothing is left of it");
+  }
+  if (IsServingStudy(path_)) {
+    throw StorageError(fmt::format("{}: a study of a search for serving, not for training", path_));
   }
   if (application != kStudyApplicationId) ThrowDamaged("a database of another program");
   if (version > kStudySchemaVersion) {

@@ -86,9 +86,6 @@ struct StudyOptions {
       nullptr;  // called after every statement that changed the study
 };
 
-/// Throws UsageError where Study::Open would because the file exists.
-void RequireNewOrResumed(const std::string& path, const StudyOptions& options);
-
 class Study {
  public:
   /// Creates `path`, or with `resume` continues it (creates it when there is none).

@@ -2,13 +2,14 @@
 // kStudySchemaVersion when an older program could no longer read the file.
 #pragma once
 
+#include "search/study_file.h"
+
 /// The moment of a statement, in SQL: 2024-05-01T12:00:00.000Z.
 #define TRIMTAB_SQL_NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
 namespace trimtab {
 
 inline constexpr int kStudySchemaVersion = 7;
-inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT"
 
 /// Since schema 3.
 inline constexpr char kRoundsSchema[] = R"sql(

@@ -35,11 +35,12 @@ class BenchCommand : public Command {
     flags.Text("--api-key-file", key_file_, "file with the key that the server wants");
     workload_.Declare(flags);
     flags.Switch("--random-weights", random_weights_,
-                 "load an engine of --config with weights that nobody trained");
-    flags.Number("--acceptance", acceptance_, 0, 1,
-                 "share of proposed tokens that stand in their turn, whatever the model says: "
-                 "random weights foresee nothing");
-    flags.Text("--out", out_, "also write the JSON to this file, whole or not at all");
+                 "load an engine of --config with random weights");
+    flags.Number(
+        "--acceptance", acceptance_, 0, 1,
+        "share of proposed tokens that are accepted, each given that those before it were, "
+        "whatever the model says: random weights foresee nothing");
+    flags.Text("--out", out_, "also write the JSON to this file, atomically");
     flags.Integer("--vocab", load_.vocab_size, 1, int64_t{1} << 22,
                   "prompts are random token ids below this");
     flags.Text("--limits", limits_,
@@ -49,7 +50,8 @@ class BenchCommand : public Command {
 
   int Run(const OutputOptions& output) override {
     if (flags_->Given("--acceptance") && !random_weights_) {
-      throw UsageError("--acceptance needs --random-weights: others tell how often tokens stand");
+      throw UsageError(
+          "--acceptance needs --random-weights: other weights show which tokens are accepted");
     }
     if (!out_.empty()) RequireWritable(out_);
     const LatencyLimits limits = ParseLimits(limits_);
@@ -92,7 +94,7 @@ class BenchCommand : public Command {
     }
     if (output.json) {
       PrintJson(ToJson(report));
-    } else {
+    } else if (report.failed < report.requests) {
       Print(LoadReportText(report));
     }
     if (report.requests > 0 && report.failed == report.requests) {
@@ -122,7 +124,9 @@ class BenchCommand : public Command {
     const std::string other = flags_->FirstGiven({"--load", "--load-hf"});
     if (!other.empty()) throw UsageError(fmt::format("{} contradicts --random-weights", other));
     const std::optional<ServingConfig> config = serving_.ConfigOfFile();
-    if (!config) throw UsageError("--random-weights needs --config, which says of what model");
+    if (!config)
+      throw UsageError(
+          "--random-weights needs the --config of an engine, which says of what model");
     return std::make_unique<RandomWeights>(config->model);
   }
 

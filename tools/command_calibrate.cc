@@ -1,6 +1,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "cost_model/cluster.h"
+#include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "profiler/calibrate.h"
@@ -37,7 +39,10 @@ class CalibrateCommand : public Command {
   }
 
   int Run(const OutputOptions& output) override {
-    for (const std::string& mode : modes_) options_.modes.push_back(ParseMode(mode, "--modes"));
+    for (const std::string& mode : modes_) {
+      options_.modes.push_back(ParseMode(mode, "--modes"));
+      RequireFewThreads(options_.modes.back(), mode);
+    }
     // What cannot be written shows now, not after minutes.
     if (out_.empty()) out_ = PrepareMachineProfilePath();
     RequireWritable(out_);
@@ -65,6 +70,16 @@ class CalibrateCommand : public Command {
   }
 
  private:
+  /// More than share a core in any sensible way would only wait for each other, or not start.
+  static void RequireFewThreads(const Mode& mode, const std::string& text) {
+    constexpr int64_t kMostOfCore = 8;
+    const auto cores = std::max<int64_t>(1, static_cast<int64_t>(CoresOfThisMachine()));
+    const int64_t threads = int64_t{mode.ranks} * mode.threads;
+    if (threads <= kMostOfCore * cores) return;
+    throw UsageError(fmt::format("--modes {}: {} threads; expected at most {} on this machine's {}",
+                                 text, threads, kMostOfCore * cores, Counted(cores, "core")));
+  }
+
   CalibrateOptions options_;
   double seconds_ = 0;  // 0 = the plan's own
   std::string out_;

@@ -28,7 +28,7 @@ class ChatCommand : public Command {
     flags.Text("--system", system_, "what the model is told before the conversation");
     flags.Integer("--max-tokens", max_tokens_, 1, std::numeric_limits<int32_t>::max(),
                   "tokens of an answer at most");
-    flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "of what is drawn");
+    flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "random seed");
   }
 
   int Run(const OutputOptions& output) override {

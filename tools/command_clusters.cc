@@ -18,7 +18,7 @@ class ClustersCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Positional("CLUSTER", cluster_, "show this cluster and its hardware profile");
-    flags.Text("--profile", profile_, "show the cluster with this hardware profile");
+    flags.Text("--profile", profile_, "show the cluster with this hardware profile, or 'generic'");
   }
 
   int Run(const OutputOptions& output) override {
@@ -46,7 +46,7 @@ class ClustersCommand : public Command {
   }
 
   void PrintOne(const OutputOptions& output) const {
-    const Cluster cluster = LoadCluster(cluster_, profile_);
+    const Cluster cluster = LoadCluster(cluster_, profile_ == "generic" ? "" : profile_);
     if (output.json) {
       PrintJson({{"schema_version", 1},
                  {"name", cluster.name},

@@ -21,6 +21,7 @@ class DataBuildCommand : public Command {
   std::string summary() const override { return "tokenise text or JSONL into a dataset"; }
 
   void Declare(FlagSet& flags) override {
+    flags_ = &flags;
     flags.Texts("--input", options_.inputs, "files of text or JSONL", FlagNeed::kRequired);
     flags.Text("--out", options_.prefix, "the dataset's PREFIX: writes PREFIX.bin, .idx and .json",
                FlagNeed::kRequired);
@@ -41,6 +42,7 @@ class DataBuildCommand : public Command {
     if (format_ == "jsonl") options_.format = CorpusFormat::kJsonl;
     if (format_ == "bytes") options_.format = CorpusFormat::kBytes;
     options_.split = documents_ == "file" ? DocumentSplit::kFile : DocumentSplit::kBlankLine;
+    RequireJsonlForKey();
     LogInfo("{}", FormatText());
     Progress progress(output);
     options_.progress = [&progress](int64_t bytes) {
@@ -64,6 +66,14 @@ class DataBuildCommand : public Command {
   }
 
  private:
+  void RequireJsonlForKey() const {
+    if (!flags_->Given("--json-key")) return;
+    for (const std::string& path : options_.inputs) {
+      if (options_.format.value_or(FormatOfName(path)) == CorpusFormat::kJsonl) return;
+    }
+    throw UsageError("--json-key is for JSONL, and no input is; expected --format jsonl");
+  }
+
   /// Which format the inputs are read as, and why.
   std::string FormatText() const {
     if (options_.format) return fmt::format("format: {}, as --format says", format_);
@@ -79,6 +89,7 @@ class DataBuildCommand : public Command {
                        formats);
   }
 
+  const FlagSet* flags_ = nullptr;
   CorpusOptions options_;
   std::string format_ = "auto";
   std::string documents_ = "file";

@@ -28,9 +28,9 @@ class EstimateServingCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     problem_.Declare(flags);
-    flags.Text(
-        "--layout", layout_,
-        "tp=4,weights=fp8,sequences=64,...; the keys are below, those left out are as usual");
+    flags.Text("--layout", layout_,
+               "tp=4,weights=fp8,sequences=64,...; the keys are below, those left out take their "
+               "defaults");
     flags.AfterHelp(DimensionsText);
   }
 

@@ -19,7 +19,7 @@ class ExportCommand : public Command {
  public:
   std::string name() const override { return "export"; }
   std::string summary() const override {
-    return "write weights or a configuration for others to read";
+    return "write weights or a configuration for other programs";
   }
 
   void Declare(FlagSet& flags) override {

@@ -43,7 +43,7 @@ class GenerateCommand : public Command {
                   "tokens of an answer at most");
     sampling_.Declare(flags);
     flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(),
-                  "of what is drawn; the same seed draws the same");
+                  "random seed; the same seed draws the same");
   }
 
   int Run(const OutputOptions& output) override {

@@ -65,6 +65,7 @@ class ModelsCommand : public Command {
   }
 
   int Run(const OutputOptions& output) override {
+    if (markdown_ && output.json) throw UsageError("--markdown contradicts --json");
     if (!model_.empty()) {
       PrintJson(ToJson(LoadModelConfig(model_)));
     } else if (markdown_) {

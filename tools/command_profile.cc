@@ -130,9 +130,14 @@ class ProfileCommand : public Command {
   }
 
   int Run(const OutputOptions& output) override {
-    options_.max_steps = std::max(options_.max_steps, options_.steps);
-    if (!result_.empty()) return RunTrial();
-
+    if (!result_.empty()) {
+      options_.max_steps = std::max(options_.max_steps, options_.steps);
+      return RunTrial();
+    }
+    SetLimits();
+    if (flags_->Given("--fp8-threshold") && !fp8_scan_) {
+      throw UsageError("--fp8-threshold needs --fp8-scan");
+    }
     const Cluster cluster = cluster_flags_.ResolveForRunning();
     const RunConfig run = run_flags_.Resolve(cluster);
     if (fp8_scan_) return RunFp8Scan(run, output);
@@ -155,6 +160,25 @@ class ProfileCommand : public Command {
   }
 
  private:
+  /// Of a least and a most the one that is left out gives way to the other.
+  void SetLimits() {
+    if (options_.steps > options_.max_steps) {
+      if (flags_->Given("--steps") && flags_->Given("--max-steps")) {
+        throw UsageError(fmt::format("--max-steps {}: expected at least the {} of --steps",
+                                     options_.max_steps, options_.steps));
+      }
+      const bool most = flags_->Given("--max-steps");
+      (most ? options_.steps : options_.max_steps) = most ? options_.max_steps : options_.steps;
+    }
+    if (options_.min_seconds > options_.max_seconds) {
+      if (flags_->Given("--max-seconds")) {
+        throw UsageError(fmt::format("--max-seconds {}: expected at least the {} of --min-seconds",
+                                     options_.max_seconds, options_.min_seconds));
+      }
+      options_.max_seconds = options_.min_seconds;
+    }
+  }
+
   int RunFp8Scan(const RunConfig& run, const OutputOptions& output) {
     if (flags_->Given("--steps")) scan_.steps = options_.steps;
     if (run.data.empty())

@@ -34,6 +34,7 @@ class QuantizeCommand : public Command {
   std::string summary() const override { return "round a model's weights to 8 or 4 bits"; }
 
   void Declare(FlagSet& flags) override {
+    flags_ = &flags;
     source_.Declare(flags);
     flags.Choice("--weights", weights_, {"int4", "int8", "fp8"},
                  "what to round to: int8 and fp8 with a scale per output, int4 with one per 32 "
@@ -52,6 +53,9 @@ class QuantizeCommand : public Command {
     if (!calibration_.empty() && weights_ != "int4") {
       throw UsageError(
           fmt::format("--calibration is for int4; {} has a scale per output alone", weights_));
+    }
+    if (calibration_.empty() && flags_->Given("--calibration-tokens")) {
+      throw UsageError("--calibration-tokens needs --calibration");
     }
     const std::unique_ptr<WeightSource> source = source_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = source_.OpenTokenizerOf(*source);
@@ -141,6 +145,7 @@ class QuantizeCommand : public Command {
                       100 * (perplexities->quantized / perplexities->original - 1)));
   }
 
+  const FlagSet* flags_ = nullptr;
   SourceFlags source_;
   std::string weights_ = "int4";
   std::string out_;

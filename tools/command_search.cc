@@ -11,6 +11,7 @@
 #include "search/page/report_folder.h"
 #include "search/report.h"
 #include "search/seed_study.h"
+#include "search/study_file.h"
 #include "search/walkers.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
@@ -140,7 +141,7 @@ class SearchCommand : public Command {
                  "what best means: most tokens a second, least memory, GPU time or energy a token");
     flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
                 "limit of each rank, e.g. 8GiB");
-    flags.Integer("--max-ranks", problem.max_ranks, 0, kMaxWorld / 2,
+    flags.Integer("--max-ranks", problem.max_ranks, 1, kMaxWorld / 2,
                   "most ranks; the cluster's if left out");
     flags.Text("--gpus", gpus_,
                "numbers of GPUs to choose among: 64..1024 (64, 128, ... 1024) or 64,96; all of the "
@@ -176,15 +177,16 @@ class SearchCommand : public Command {
                  "seconds a visit measures at least");
     flags.Number("--visit-limit", options_.trial_time_limit_s, 0, 1e9,
                  "seconds after which a visit is killed; 0 = never");
-    flags.Number("--budget", options_.budget_s, 0, 1e9,
-                 "seconds after which no visit starts (exit code 5); no limit if left out");
-    flags.Number("--gpu-minutes", options_.gpu_minutes, 0, 1e9,
-                 "GPU minutes, on a cpu minutes of ranks, that the visits of this command may take "
-                 "in all; then none starts (exit code 5); no limit if left out");
+    flags.Positive("--budget", options_.budget_s, 1e9,
+                   "seconds after which no visit starts (exit code 5); no limit if left out");
+    flags.Positive(
+        "--gpu-minutes", options_.gpu_minutes, 1e9,
+        "GPU minutes, on a cpu minutes of ranks, that the visits of this command may take "
+        "in all; then none starts (exit code 5); no limit if left out");
     launcher_.Declare(flags);
     flags.Text("--data", problem.data,
                "dataset PREFIX of trials and winner; synthetic if left out");
-    flags.Integer("--steps", problem.steps, 0, kMax32,
+    flags.Integer("--steps", problem.steps, 1, kMax32,
                   "steps of the recommended run, for 'trimtab train'");
     options_.study_path = "trimtab-study.db";
     flags.Text("--study", options_.study_path, "SQLite file that keeps everything");
@@ -212,7 +214,7 @@ class SearchCommand : public Command {
     problem.narrowings = Narrowings();
     problem.requirements = ParseTrainingRequirements(require_);
     if (only_space_) return PrintSpace(output);
-    if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study);
+    if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study.resume);
     if (!report_.empty()) PrepareReport(report_);
     SetCluster(seed_study_.empty() ? cluster_flags_.ResolveMeasuring(output) : SeededCluster());
     options_.study.program_version = kVersion;
@@ -262,7 +264,7 @@ class SearchCommand : public Command {
       return;
     }
     if (!model_.empty()) {
-      throw UsageError("--model: the model is to be proposed; expected no other");
+      throw UsageError("--model contradicts --params or --days, which propose a model");
     }
     const ModelProposal proposal =
         proposal_.Propose(cluster_flags_.Resolve(), problem.tokens, problem.sequence_length);
@@ -292,6 +294,9 @@ class SearchCommand : public Command {
     SearchProgress events(output, options_.problem.cluster.caveat);
     const SearchResult ranked = RunSearch(unproved, events);
     events.Clear();
+    if (options_.race.prove_count == 0) {
+      LogWarning("--plan: --prove 0 measures nothing, so nothing would be sent");
+    }
     nlohmann::json plans = nlohmann::json::array();
     for (const LaunchPlan& plan : PlanTrials(options_, ranked)) {
       if (!output.json) Print(ToText(plan) + "\n");

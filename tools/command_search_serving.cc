@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include "engine/config/model_limits.h"
 #include "search/page/report_folder.h"
 #include "search/serving/serving_findings.h"
+#include "search/serving/serving_narrowing.h"
 #include "search/serving/serving_report.h"
 #include "tools/command.h"
 #include "tools/serving_problem.h"
@@ -33,7 +35,7 @@ void AddValues(const std::vector<std::string>& words, const char* flag,
     const size_t equals = word.find('=');
     if (equals != std::string::npos) {
       key = word.substr(0, equals);
-      if (values.contains(key)) throw UsageError(fmt::format("{}: {} comes twice", flag, key));
+      if (values.contains(key)) throw UsageError(fmt::format("{}: {} is given twice", flag, key));
     }
     if (key.empty()) throw UsageError(fmt::format("{}: '{}'; expected KEY=VALUE", flag, word));
     values[key].push_back(equals == std::string::npos ? word : word.substr(equals + 1));
@@ -58,7 +60,7 @@ class SearchServingCommand : public Command {
         "--objective", objective_, {"throughput", "latency", "price", "gpus"},
         "what best means among those that meet the requirements: output tokens/s, the mean "
         "time to the end of an answer, the price of a token, the fewest GPUs");
-    flags.Integer("--max-ranks", max_ranks_, 0, kMaxWorld / 2,
+    flags.Integer("--max-ranks", max_ranks_, 1, kMaxWorld / 2,
                   "most ranks; the cluster's if left out");
     flags.List("--fix", fixed_, "values that every candidate has: tp=8,weights=fp8");
     flags.List("--allow", allowed_, "values that candidates may have, by key: tp=4,8,cache=fp8");
@@ -94,13 +96,12 @@ class SearchServingCommand : public Command {
       throw UsageError(fmt::format("--prove needs --cluster local: {} is not this machine",
                                    problem.cluster.name));
     }
+    RequireChoosable(problem);
     if (!report_.empty()) PrepareReport(report_);
     std::unique_ptr<ServingStudy> study;
     if (proof_.candidates > 0 || flags_->Given("--study")) study = OpenStudy(problem);
     quality_.Measure(problem, study.get());
-    const ServingSearchResult result =
-        SearchServing(problem, std::max(1, static_cast<int>(CoresOfThisMachine())),
-                      std::max<int64_t>(kCertain, proof_.candidates));
+    const ServingSearchResult result = Search(problem, study);
     if (study && study->Visits().empty()) {
       study->SetReport(ServingReportJson(problem, result, /*proof=*/nullptr));
     }
@@ -123,6 +124,22 @@ class SearchServingCommand : public Command {
     }
     bool stop_requested() override { return RequestedStop() != StopLevel::kNone; }
   };
+
+  /// Removes a study that this command made if nothing can serve: it would be in the way of the
+  /// next one.
+  ServingSearchResult Search(const ServingProblem& problem,
+                             std::unique_ptr<ServingStudy>& study) const {
+    try {
+      return SearchServing(problem, std::max(1, static_cast<int>(CoresOfThisMachine())),
+                           std::max<int64_t>(kCertain, proof_.candidates));
+    } catch (const Error&) {
+      const bool is_new = study != nullptr && study->created();
+      study.reset();
+      std::error_code ignored;
+      if (is_new) std::filesystem::remove(study_path_, ignored);
+      throw;
+    }
+  }
 
   /// What was measured for the study is what it goes on with.
   std::unique_ptr<ServingStudy> OpenStudy(ServingProblem& problem) const {
@@ -185,9 +202,9 @@ class SearchServingCommand : public Command {
     };
     for (const auto& [rule, count] : result.cut_by_rule) line(count, rule);
     line(result.cut_by_memory, "do not fit");
-    line(result.alike, "run as one that was simulated");
-    line(result.cut_by_bound, "cannot be better than the first ones (proved by bounds)");
-    line(result.cut_on_the_way, "were seen not to become better while they were simulated");
+    line(result.alike, "would run like one that was simulated");
+    line(result.cut_by_bound, "cannot be better than the best ones (proved by bounds)");
+    line(result.cut_on_the_way, "stopped during simulation: cannot become better");
     return text;
   }
 

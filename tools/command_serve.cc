@@ -37,7 +37,7 @@ class ServeCommand : public Command {
                   "requests that are answered or wait at once; more are refused");
     flags.Bytes("--max-body", options_.max_body_bytes, "size of a request at most");
     flags.Number("--request-timeout", options_.request_timeout_s, 0.001, 1e6,
-                 "seconds until an answer that is not finished is given up");
+                 "seconds after which an unfinished answer is abandoned");
     flags.Text("--api-key-file", key_file_,
                "file with the key that clients must send as 'Authorization: Bearer KEY'");
   }

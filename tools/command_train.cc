@@ -7,6 +7,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/comm/mpi_launch.h"
 #include "engine/train/run_training.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
@@ -44,7 +45,7 @@ class TrainCommand : public Command {
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
     launcher_.Declare(flags);
-    flags.Integer("--steps", steps_, 0, std::numeric_limits<int32_t>::max(),
+    flags.Integer("--steps", steps_, 1, std::numeric_limits<int32_t>::max(),
                   "total number of steps; if left out, as in the run, or 50");
     flags.Text("--checkpoint", options_.checkpoint,
                "folder to save to at the end (and on Ctrl-C), of this run alone");
@@ -72,6 +73,7 @@ class TrainCommand : public Command {
       throw UsageError("--resume needs --checkpoint, the folder to go on from");
     }
     CatchStopSignals();  // a scheduler may speak before the first step
+    if (!options_.load_hf.empty()) RequireHuggingFaceFolder(options_.load_hf);
     if (run_flags_.config.empty() && run_flags_.model.empty()) run_flags_.model = options_.load_hf;
     const Cluster cluster = cluster_flags_.ResolveForRunning();
     const RunConfig run = ResolveRun(cluster);
@@ -82,7 +84,11 @@ class TrainCommand : public Command {
                                    resume_, margin_s_, output)) {
       return *code;
     }
+    RequireFreeCheckpoint();
     if (const auto code = launcher_.StartRanks(run, cluster.ranks_per_node)) return *code;
+    if (!options_.checkpoint.empty() && LaunchedRank() == 0) {
+      RequireCheckpointWritable(options_.checkpoint);
+    }
     GoOn();
     Progress progress(output);
     options_.stop_requested = [] { return ToStopSignal(RequestedStop()); };
@@ -104,6 +110,17 @@ class TrainCommand : public Command {
   }
 
  private:
+  /// What another run has saved is not lost because its folder was named again.
+  void RequireFreeCheckpoint() const {
+    if (options_.checkpoint.empty() || resume_ || !options_.load.empty()) return;
+    const int64_t step = StepOfCheckpoint(options_.checkpoint);
+    if (step < 0) return;
+    throw UsageError(fmt::format(
+        "--checkpoint {}: holds a checkpoint at step {}; continue it with --resume or --load, or "
+        "name another folder",
+        options_.checkpoint, step));
+  }
+
   /// Under --resume, what there is counts before what the run began with.
   void GoOn() {
     if (!resume_) return;

@@ -113,6 +113,7 @@ class ValidateCommand : public Command {
   std::string summary() const override { return "compare predictions with measured runs"; }
 
   void Declare(FlagSet& flags) override {
+    flags_ = &flags;
     flags.Text("--runs", runs_,
                "JSON file of measured runs, or a list of published ones or of published serving",
                FlagNeed::kRequired);
@@ -144,6 +145,10 @@ class ValidateCommand : public Command {
     const nlohmann::json rows = ReadJsonFile(runs_);
     if (!peers_.empty() && !rows.is_array()) {
       throw UsageError("--peers: compares runs that were published, not one's own");
+    }
+    if (const std::string given = flags_->FirstGiven({"--cluster", "--profile"});
+        rows.is_array() && !given.empty()) {
+      throw UsageError(fmt::format("{}: each published run names its cluster", given));
     }
     if (IsPublishedServing(rows)) return RunServing(rows, output);
     return rows.is_array() ? RunPublished(output) : RunMeasured(output);
@@ -346,6 +351,7 @@ class ValidateCommand : public Command {
     return table.ToText(bold);
   }
 
+  const FlagSet* flags_ = nullptr;
   std::string runs_;
   std::string html_;
   std::string peers_;

@@ -1,5 +1,7 @@
 #include "tools/common_flags.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -15,6 +17,26 @@ void RequireMemoryOfGpu(int64_t memory_per_rank_bytes, const Cluster& cluster) {
   throw UsageError(fmt::format("--memory-per-rank: {}; a GPU of the cluster {} has {}",
                                FormatBytes(memory_per_rank_bytes), cluster.name,
                                FormatBytes(cluster.memory_bytes)));
+}
+
+void RequireHuggingFaceFolder(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return;
+  const bool there = std::filesystem::exists(path, ignored);
+  throw InputError(fmt::format("{}: {}; expected a Hugging Face folder", path,
+                               there ? "not a folder" : "no such folder"));
+}
+
+void RequireNotInLayout(const std::string& layout, const std::vector<std::string>& keys,
+                        const std::string& why) {
+  for (size_t begin = 0; begin < layout.size();) {
+    const size_t end = std::min(layout.find(',', begin), layout.size());
+    const std::string key = layout.substr(begin, std::min(layout.find('=', begin), end) - begin);
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) {
+      throw UsageError(fmt::format("--layout {}: {}", layout.substr(begin, end - begin), why));
+    }
+    begin = end + 1;
+  }
 }
 
 void ClusterFlags::Declare(FlagSet& flags) {
@@ -41,7 +63,7 @@ Cluster ClusterFlags::ResolvePricedBy(const HardwareProfile& priced,
                                       const std::string& where) const {
   if (!profile.empty()) {
     throw UsageError(fmt::format(
-        "--profile {}: {} has a profile of its own; expected one of the two", profile, where));
+        "--profile {}: {} has a profile of its own; expected only one of the two", profile, where));
   }
   return PricedBy(LoadCluster(cluster), priced, where);
 }
@@ -78,7 +100,7 @@ void RunFlags::Declare(FlagSet& flags) {
                 "threads per rank; if left out, an equal share of the cores");
   flags.Integer("--seed", seed, 0, std::numeric_limits<int64_t>::max(),
                 "seed of the weights and the shuffling");
-  flags.Number("--lr", learning_rate, 0, 1e3, "peak learning rate; if left out, as in the run");
+  flags.Positive("--lr", learning_rate, 1e3, "peak learning rate; if left out, as in the run");
 }
 
 RunConfig RunFlags::FromParts(const Cluster& cluster) const {
@@ -112,9 +134,14 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
     run = LoadRunConfig(config);
   }
   if (flags_->Given("--precision")) {
+    RequireNotInLayout(layout, {"precision"}, "--precision says it, too; expected one of them");
     run.layout.precision = ParsePrecision(precision);
   }
-  if (flags_->Given("--optimizer-state")) SetOptimizerState(optimizer_state, run.layout);
+  if (flags_->Given("--optimizer-state")) {
+    RequireNotInLayout(layout, {"master", "moments", "grads"},
+                       "--optimizer-state says it, too; expected one of them");
+    SetOptimizerState(optimizer_state, run.layout);
+  }
   if (flags_->Given("--data")) run.data = data;
   if (flags_->Given("--memory-per-rank")) {
     RequireMemoryOfGpu(memory_per_rank_bytes, cluster);

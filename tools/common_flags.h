@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cost_model/cluster.h"
 #include "engine/config/run_config.h"
@@ -15,6 +16,13 @@ constexpr int64_t kMaxLocalRanks = 256;
 
 /// Throws UsageError where --memory-per-rank says more than each of the cluster's GPUs has.
 void RequireMemoryOfGpu(int64_t memory_per_rank_bytes, const Cluster& cluster);
+
+/// Throws InputError where --load-hf names no folder.
+void RequireHuggingFaceFolder(const std::string& path);
+
+/// Throws UsageError that says why for the first of `keys` that `layout`, a text of --layout, has.
+void RequireNotInLayout(const std::string& layout, const std::vector<std::string>& keys,
+                        const std::string& why);
 
 /// --cluster and --profile.
 struct ClusterFlags {

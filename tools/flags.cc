@@ -27,6 +27,12 @@ std::string WithDefault(const std::string& help, const std::string& value) {
   return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
 }
 
+/// "trimtab data info" of the command `info`.
+std::string CommandLineOf(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return (parent == nullptr ? "" : CommandLineOf(*parent) + " ") + app.get_name();
+}
+
 /// "15T", "300B", "1.5M", "1000": K, M, B and T are 10^3 to 10^12.
 double ParseCount(const std::string& text, const std::string& flag) {
   constexpr std::string_view kScales = "KMBT";
@@ -37,7 +43,7 @@ double ParseCount(const std::string& text, const std::string& flag) {
   if (scaled) count *= std::pow(1e3, static_cast<double>(scale) + 1);
   if (!is_number || !(count >= 1) || count > 1e18) {
     throw UsageError(
-        fmt::format("{}: '{}' is not a count; expected a number, such as 300B or 15T", flag, text));
+        fmt::format("{}: '{}' is not a count; expected a number, such as 7B or 15T", flag, text));
   }
   return count;
 }
@@ -68,7 +74,7 @@ void FlagSet::List(const std::string& flag, std::vector<std::string>& values,
       values.push_back(text.substr(begin, end - begin));
       if (values.back().empty()) {
         throw UsageError(
-            fmt::format("{}: expected names separated by commas, got '{}'", flag, text));
+            fmt::format("{}: expected values separated by commas, got '{}'", flag, text));
       }
       begin = end + 1;
     }
@@ -94,10 +100,22 @@ void FlagSet::Integer(const std::string& flag, int64_t& value, int64_t min, int6
 
 void FlagSet::Number(const std::string& flag, double& value, double min, double max,
                      const std::string& help) {
-  const auto set = [&value, flag, min, max](const std::string& text) {
+  AddNumber(flag, value, help, fmt::format("a number from {} to {}", min, max),
+            [min, max](double number) { return number >= min && number <= max; });
+}
+
+void FlagSet::Positive(const std::string& flag, double& value, double max,
+                       const std::string& help) {
+  AddNumber(flag, value, help, fmt::format("a number above 0, up to {}", max),
+            [max](double number) { return number > 0 && number <= max; });
+}
+
+void FlagSet::AddNumber(const std::string& flag, double& value, const std::string& help,
+                        const std::string& expected, const std::function<bool(double)>& is_valid) {
+  const auto set = [&value, flag, expected, is_valid](const std::string& text) {
     double number = 0;
-    if (!ParseNumber(text, number) || !(number >= min && number <= max)) {
-      throw UsageError(fmt::format("{}: '{}' is not a number from {} to {}", flag, text, min, max));
+    if (!ParseNumber(text, number) || !is_valid(number)) {
+      throw UsageError(fmt::format("{}: '{}' is not {}", flag, text, expected));
     }
     value = number;
   };
@@ -159,7 +177,7 @@ void FlagSet::CheckRequired() const {
   for (const Declared& each : declared_) {
     if (each.need == FlagNeed::kRequired && each.option->count() == 0) {
       throw UsageError(
-          fmt::format("{} is required; see '{} --help'", each.name, app_.get_display_name()));
+          fmt::format("{} is required; see '{} --help'", each.name, CommandLineOf(app_)));
     }
   }
 }

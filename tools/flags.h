@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -37,6 +38,8 @@ class FlagSet {
                const std::string& help, FlagNeed need = FlagNeed::kOptional);
   void Number(const std::string& flag, double& value, double min, double max,
               const std::string& help);
+  /// A number above 0; `value` may hold 0 for a flag that is left out.
+  void Positive(const std::string& flag, double& value, double max, const std::string& help);
   /// "15T", "300B", "1000".
   void Count(const std::string& flag, double& value, const std::string& help);
   /// "8GiB", "512MiB", plain bytes.
@@ -63,6 +66,8 @@ class FlagSet {
   std::vector<std::string> Names() const;
 
  private:
+  void AddNumber(const std::string& flag, double& value, const std::string& help,
+                 const std::string& expected, const std::function<bool(double)>& is_valid);
   void Remember(const std::string& flag, CLI::Option* option, FlagNeed need);
 
   struct Declared {

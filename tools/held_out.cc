@@ -22,7 +22,7 @@ std::vector<int32_t> TokensOfFile(const std::string& path, int64_t most,
   std::vector<int32_t> tokens = tokenizer.prompt_prefix();
   tokenizer.Encode(ReadTextFile(path, kMostTextBytes), tokens);
   if (tokens.size() < 2) {
-    throw InputError(fmt::format("{}: {}; expected a text of some tokens", path,
+    throw InputError(fmt::format("{}: holds {}; expected at least 2", path,
                                  Counted(std::ssize(tokens), "token")));
   }
   tokens.resize(std::min(tokens.size(), static_cast<size_t>(most)));
@@ -32,7 +32,7 @@ std::vector<int32_t> TokensOfFile(const std::string& path, int64_t most,
 void RequireOriginal(const WeightSource& source) {
   if (source.format() == WeightFormat::kF32) return;
   throw InputError(
-      fmt::format("the weights are {} already; expected the original", Name(source.format())));
+      fmt::format("the weights are already {}; expected unquantized ones", Name(source.format())));
 }
 
 ServingConfig ReadingConfig(const ModelConfig& model, WeightFormat weights, DType cache,

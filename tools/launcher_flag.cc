@@ -51,7 +51,7 @@ void LauncherFlag::Declare(FlagSet& flags) {
                "machine (local) or over hosts (mpirun), as a step of Slurm's (slurm); kubernetes "
                "is only planned");
   flags.Texts(kOptionsFlag, options_,
-              "KEY=VALUE words for the launcher, such as partition=gpu account=me time=60");
+              "KEY=VALUE options for the launcher, such as partition=gpu account=me time=60");
   flags.Switch(kPlanFlag, plan_, "print what the launcher would be sent, and send nothing");
 }
 

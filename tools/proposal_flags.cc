@@ -27,8 +27,9 @@ void ProposalFlags::Declare(FlagSet& flags) {
       "--params", parameters,
       "propose a model of about so many parameters, e.g. 7B, with batch, steps and learning "
       "rate; instead of --model");
-  flags.Number("--days", days, 0, 1e5,
-               "propose a model that the cluster's GPUs train in so many days; instead of --model");
+  flags.Positive(
+      "--days", days, 1e5,
+      "propose a model that the cluster's GPUs train in so many days; instead of --model");
   flags.Number("--mfu", mfu, 0.01, 1,
                "share of the GPUs' peak in 16 bits that --days counts on; 0.4 if left out");
   flags.Integer("--vocab", vocab_size, 2, 10'000'000, "vocabulary of a proposed model");
@@ -38,7 +39,7 @@ ModelProposal ProposalFlags::Propose(const Cluster& cluster, double tokens,
                                      int64_t sequence_length) const {
   ModelRequest request;
   if (parameters > 0 && days > 0) {
-    throw UsageError("--params and --days: expected one of the two");
+    throw UsageError("--params and --days: expected only one of the two");
   }
   request.parameters = parameters;
   if (days > 0) request.flops = FlopsOf(cluster, days, mfu);

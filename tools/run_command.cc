@@ -65,7 +65,9 @@ class CommandTree {
  public:
   explicit CommandTree(bool for_serving)
       : commands_(MakeCommands(for_serving)),
-        root_("Finds the fastest way to train a language model on your machines.") {
+        root_(
+            "Finds the fastest way to train or serve a language model on your machines, and does "
+            "it.") {
     root_.name("trimtab");
     root_.allow_extras();
     // Later words that name commands are files, prompts, or wrong.
@@ -85,7 +87,8 @@ class CommandTree {
     const std::vector<std::string> extras = root_.remaining(/*recurse=*/true);
     if (!extras.empty()) RefuseExtra(*app, extras.front());
     if (leaf == leaves_.end()) {
-      throw UsageError(fmt::format("expected a command; see '{} --help'", app->get_display_name()));
+      throw UsageError(fmt::format("expected a command; see '{}{} --help'",
+                                   app == &root_ ? "" : "trimtab ", app->get_name()));
     }
     leaf->second.flags->CheckRequired();
     return *leaf->second.command;
@@ -104,9 +107,20 @@ class CommandTree {
  private:
   /// What the library says of a flag.
   static std::string InOurWords(const std::string& text) {
-    const size_t colon = text.find(": At Most 1 required");
-    if (colon == std::string::npos) return OneLine(text);
-    return fmt::format("{} is given more than once; expected one value", text.substr(0, colon));
+    const std::string flag = text.substr(0, text.find(':'));
+    if (text.find(": At Most 1 required") != std::string::npos) {
+      return fmt::format("{} is given more than once; expected one value", flag);
+    }
+    if (text.find(" required ") != std::string::npos && text.ends_with(" missing")) {
+      return fmt::format("{} has no value; expected one", flag);
+    }
+    // Values are texts to the library, so that only a switch can have one that it does not take.
+    constexpr std::string_view kConvert = "Could not convert: ";
+    if (text.starts_with(kConvert)) {
+      return fmt::format("{} takes no value",
+                         text.substr(kConvert.size(), text.find(" = ") - kConvert.size()));
+    }
+    return OneLine(text);
   }
 
   struct Leaf {
@@ -149,7 +163,8 @@ class CommandTree {
     for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
       names.push_back(each->get_name());
     }
-    throw UsageError(fmt::format("unknown command '{}'{}", word, SuggestName(word, names)));
+    const std::string meant = word == "help" ? "; see 'trimtab --help'" : SuggestName(word, names);
+    throw UsageError(fmt::format("unknown command '{}'{}", word, meant));
   }
 
   std::vector<std::unique_ptr<Command>> commands_;

@@ -35,9 +35,10 @@ std::string PrunedText(const SpaceSummary& space) {
   return text;
 }
 
-/// "3986 +-1.1 %" of a figure and its interval.
+/// "3986 +-1.1 %" of a figure and its interval, "3986" of one without.
 std::string WithInterval(const RankingRow::Figure& figure) {
-  const double half_width = figure.high / figure.tokens_per_s - 1;
+  if (!figure.high) return Rate(figure.tokens_per_s);
+  const double half_width = *figure.high / figure.tokens_per_s - 1;
   return fmt::format("{:.0f} +-{:.1f} %", figure.tokens_per_s, 100 * half_width);
 }
 
@@ -161,7 +162,7 @@ std::string FrontText(const SearchResult& result) {
 std::string VerdictText(const SearchResult& result) {
   const RaceRules& rules = result.rules;
   const std::string percent = fmt::format("{:.3g} %", 100 * rules.indifference);
-  const std::string loss = fmt::format("it is expected to be {:.2f} % behind the true best",
+  const std::string loss = fmt::format("it is expected to be {:.2f} % slower than the true best",
                                        100 * result.race.expected_loss);
   std::string tied;
   for (const size_t index : result.race.With(Standing::kTied)) {
@@ -181,7 +182,7 @@ std::string VerdictText(const SearchResult& result) {
     case RaceEnd::kOpen:
     case RaceEnd::kRounds:
       return fmt::format("not settled yet: {}\n", result.partial_reason) +
-             (result.race.best ? loss + " by now\n" : "");
+             (result.race.best ? loss + "\n" : "");
   }
   return "";
 }

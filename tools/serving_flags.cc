@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/comm/mpi_launch.h"
+#include "engine/config/strict_json.h"
 #include "engine/data/end_tokens.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/infer/acceptance.h"
@@ -38,14 +40,15 @@ void SourceFlags::Declare(FlagSet& flags) {
 void ServingFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
   flags.Text("--config", config_file_,
-             "report.json of a search for serving, or a configuration as in it: serves as it says");
+             "report.json of a search for serving, or a configuration as in it: serves as it says; "
+             "of RUN.json, or a search for training, the model");
   source_.Declare(flags);
   flags.Text("--layout", layout_,
-             "tp=2,pp=2,...: how the model lies on the ranks; dp=2: so many replicas of that");
+             "tp=2,pp=2,...: how the model is split over ranks; dp=2: two replicas");
   flags.Integer("--prefill", config_.prefill, 0, kMax32,
                 "replicas that compute prompts alone and hand them over to the others; 0: all do "
                 "both");
-  flags.Choice("--device", device_, {"cpu", "cuda"}, "what computes");
+  flags.Choice("--device", device_, {"cpu", "cuda"}, "device to compute on");
   flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
                 "worker threads of a cpu rank; 0 = this machine's cores, shared out");
   flags.Bytes("--memory-per-rank", config_.memory_per_rank_bytes,
@@ -60,9 +63,9 @@ void ServingFlags::Declare(FlagSet& flags) {
   flags.Integer("--block-size", config_.block_size, 1, 4096, "tokens in a block of the cache");
   flags.Integer("--sequences", config_.limits.sequences, 1, 65536, "sequences to work on at once");
   flags.Integer("--tokens-per-step", config_.limits.tokens_per_step, 1, kMax32,
-                "rows of a step at most; longer prompts are cut");
+                "most tokens per step; longer prompts are split");
   flags.Integer("--max-length", max_length_, 0, kMax32,
-                "tokens of prompt and answer at most; 0 = as many as the model was made for");
+                "tokens of prompt and answer at most; 0 = the model's maximum");
   flags.Integer("--lookup", config_.lookup_tokens, 0, kMostProposed,
                 "tokens to propose by looking up what stood in the text before; the answer stays "
                 "the same");
@@ -81,6 +84,7 @@ std::unique_ptr<WeightSource> SourceFlags::OpenWeights() const {
     throw UsageError(load_.empty() ? "expected --load or --load-hf: which model"
                                    : "--load-hf contradicts --load");
   }
+  if (load_.empty()) RequireHuggingFaceFolder(load_hf_);
   return load_.empty() ? OpenHuggingFaceWeights(load_hf_) : OpenCheckpointWeights(load_);
 }
 
@@ -88,8 +92,7 @@ std::unique_ptr<Tokenizer> SourceFlags::FindTokenizer(const WeightSource& weight
   if (!tokenizer_.empty()) return OpenTokenizer(tokenizer_);
   if (HasTokenizer(folder())) return OpenTokenizer(folder());
   if (weights.data().empty()) {
-    throw UsageError(fmt::format(
-        "{}: nothing says how the model's tokens become text; expected --tokenizer", folder()));
+    throw UsageError(fmt::format("{}: no tokenizer found; give --tokenizer", folder()));
   }
   return OpenDatasetTokenizer(weights.data());
 }
@@ -108,7 +111,7 @@ std::vector<int32_t> SourceFlags::EndTokensOf(const WeightSource& weights) const
 }
 
 std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
-  if (config_file_.empty()) return std::nullopt;
+  if (config_file_.empty() || TrainingRunOfFile()) return std::nullopt;
   const std::string other = flags_->FirstGiven(
       {"--layout", "--prefill", "--device", "--threads-per-rank", "--memory-per-rank", "--weights",
        "--cache", "--cache-tokens", "--block-size", "--sequences", "--tokens-per-step",
@@ -117,6 +120,18 @@ std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
     throw UsageError(fmt::format("{} contradicts --config, which already says it", other));
   }
   return LoadServingConfig(config_file_);
+}
+
+std::optional<RunConfig> ServingFlags::TrainingRunOfFile() const {
+  if (config_file_.empty()) return std::nullopt;
+  const nlohmann::json json = ReadJsonFile(config_file_);
+  const auto has = [](const nlohmann::json& object, const char* key) {
+    return object.is_object() && object.contains(key);
+  };
+  // A configuration that serves has no batch; a report of a search for serving recommends no run.
+  const bool is_run =
+      has(json, "global_batch") || (has(json, "recommended") && has(json["recommended"], "run"));
+  return is_run ? std::optional(LoadRunConfig(config_file_)) : std::nullopt;
 }
 
 void ServingFlags::RequireSame(const ModelConfig& asked, const ModelConfig& weights) const {
@@ -134,8 +149,16 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
   }
   ServingConfig config = config_;
   config.model = weights.model();
-  config.layout = ParseLayout(layout_, /*world_size=*/0);
   config.device = device_;
+  // How it was trained does not say how it is to be served, but for the model and the device.
+  if (const std::optional<RunConfig> run = TrainingRunOfFile()) {
+    RequireSame(run->model, weights.model());
+    if (!flags_->Given("--device")) config.device = run->device;
+  }
+  config.layout = ParseLayout(layout_, /*world_size=*/0);
+  RequireNotInLayout(layout_,
+                     {"mbs", "schedule", "recompute", "shard", "master", "moments", "grads"},
+                     "training has it, serving does not");
   config.weights = weights_ == kStored ? weights.format() : WeightFormatOf(weights_);
   config.cache = CacheType(cache_);
   config.cache_blocks = CeilDiv(cache_tokens_, config.block_size);
@@ -169,7 +192,7 @@ std::unique_ptr<WeightSource> ServingFlags::OpenDraft() const {
 ServingConfig ServingFlags::ConfigWith(const WeightSource& weights,
                                        const WeightSource* draft) const {
   ServingConfig config = Config(weights);
-  if (config_file_.empty()) {
+  if (config_file_.empty() || TrainingRunOfFile()) {
     if (draft != nullptr) config.draft = {draft->model(), draft->format(), draft_tokens_};
     if (draft == nullptr && flags_->Given("--draft-tokens")) {
       throw UsageError("--draft-tokens needs --draft: which model proposes them?");
@@ -219,7 +242,7 @@ void SamplingFlags::Declare(FlagSet& flags) {
   flags.Number("--top-p", options.top_p, 0, 1,
                "draw among the likeliest that together have this probability");
   flags.Number("--min-p", options.min_p, 0, 1,
-               "draw among those that have this share of the likeliest's probability");
+               "draw among tokens with at least this share of the top token's probability");
   flags.Number("--repetition-penalty", options.repetition_penalty, 0.01, 100,
                "makes tokens that occurred less likely; 1 = none");
   flags.Texts("--stop", stops, "end an answer before this text; may be given several times");

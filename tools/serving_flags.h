@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/run_config.h"
 #include "engine/data/tokenizer.h"
 #include "engine/infer/engine.h"
 #include "engine/infer/serving_config.h"
@@ -47,7 +48,7 @@ class ServingFlags {
   std::vector<int32_t> EndTokensOf(const WeightSource& weights) const {
     return source_.EndTokensOf(weights);
   }
-  /// The configuration of --config; empty without.
+  /// The configuration of --config; empty without, or where that says how to train.
   std::optional<ServingConfig> ConfigOfFile() const;
   ServingConfig Config(const WeightSource& weights) const;
   /// In a process that a launcher started beside the first: does its part of the engine that the
@@ -62,6 +63,9 @@ class ServingFlags {
                                      std::optional<double> acceptance = std::nullopt) const;
 
  private:
+  /// Of a --config that says how to train: RUN.json, or the report of a search for training.
+  std::optional<RunConfig> TrainingRunOfFile() const;
+
   /// What is to be served, with its draft model if it has one: `draft`, or that of the flags.
   struct Asked {
     Asked(const ServingFlags& flags, const WeightSource& weights, const WeightSource* draft);

@@ -52,9 +52,9 @@ std::vector<std::string> UsualFormats(const Cluster& cluster) {
 }  // namespace
 
 void DeclareFor(FlagSet& flags, std::string& value) {
-  flags.Choice(kForFlag, value, {"training", "serving"},
-               "what the model is for; each has flags of its own, which --for serving --help and "
-               "--help list");
+  flags.Choice(
+      kForFlag, value, {"training", "serving"},
+      "what the model is for; each has its own flags: see --help and --for serving --help");
 }
 
 void ServingProblemFlags::Declare(FlagSet& flags) {
@@ -77,16 +77,17 @@ void ServingProblemFlags::Declare(FlagSet& flags) {
              "smaller model of the same vocabulary, as --model takes it, that may propose tokens; "
              "with --draft-acceptance");
   flags.Number("--draft-acceptance", draft_acceptance_, 0, 1,
-               "share of its tokens that stand in their turn: 'trimtab generate' says it of texts");
+               "share of its tokens that are accepted, each given that those before it were: "
+               "'trimtab generate' prints it for texts");
   flags.Number("--lookup-acceptance", lookup_acceptance_, 0, 1,
                "the same of tokens that look-up in the text proposes; if left out, it does not");
 }
 
 void ServingProblemFlags::ResolveSpeculation(ServingProblem& problem) const {
   if (draft_.empty() != !flags_->Given("--draft-acceptance")) {
-    throw UsageError(draft_.empty() ? "--draft-acceptance: of what --draft?"
-                                    : "--draft needs --draft-acceptance: how often do its tokens "
-                                      "stand?");
+    throw UsageError(draft_.empty() ? "--draft-acceptance needs --draft"
+                                    : "--draft needs --draft-acceptance, the share of its tokens "
+                                      "that are accepted");
   }
   if (!draft_.empty()) problem.draft = LoadModelConfig(draft_);
   problem.draft_acceptance = draft_acceptance_;

@@ -57,8 +57,8 @@ void ServingQualityFlags::Declare(FlagSet& flags) {
                     "file of text whose perplexity is measured with the weights of --load or "
                     "--load-hf, for --require perplexity<1.02x");
   flags.List(kTold, told_,
-             "the same where it is known already, by weights and cache, in that of the original "
-             "weights: fp8/fp8=1.004,bf16/bf16=1");
+             "known perplexities, relative to the original weights, by weights and cache: "
+             "fp8/fp8=1.004,bf16/bf16=1");
 }
 
 void ServingQualityFlags::Resolve(ServingProblem& problem) {
@@ -66,7 +66,7 @@ void ServingQualityFlags::Resolve(ServingProblem& problem) {
       {kTold, "--load", "--load-hf", "--tokenizer", "--held-out", "--held-out-tokens"});
   if (!problem.limits_quality()) {
     if (given.empty()) return;
-    throw UsageError(fmt::format("{}: for --require perplexity<1.02x, which is not asked", given));
+    throw UsageError(fmt::format("{} needs --require perplexity<1.02x", given));
   }
   if (given.empty()) {
     throw UsageError(
@@ -112,7 +112,7 @@ void ServingQualityFlags::TakeTold(ServingProblem& problem) const {
     }
     if (!problem.quality.rises.emplace(Stored{WeightFormatOf(weights), CacheType(cache)}, rise)
              .second) {
-      throw UsageError(fmt::format("{}: {}/{} comes twice", kTold, weights, cache));
+      throw UsageError(fmt::format("{}: {}/{} is given twice", kTold, weights, cache));
     }
   }
 }

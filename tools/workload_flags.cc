@@ -1,5 +1,6 @@
 #include "tools/workload_flags.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "engine/base/error.h"
@@ -16,12 +17,12 @@ void WorkloadFlags::Declare(FlagSet& flags) {
              "JSONL of requests instead: {\"at_s\", \"input_tokens\", \"output_tokens\", "
              "\"shared_tokens\"}");
   flags.Integer("--requests", requests_, 1, 10'000'000, "how many requests of the workload");
-  flags.Integer("--concurrency", concurrency_, 0, 4096,
+  flags.Integer("--concurrency", concurrency_, 1, 4096,
                 "closed loop: so many clients, each waiting for its answer");
-  flags.Number("--rate", rate_, 0, 1e6, "open loop: requests a second, as a Poisson process");
+  flags.Positive("--rate", rate_, 1e6, "open loop: requests a second, as a Poisson process");
   flags.Integer("--shared-prefix", shared_, 0, LengthDistribution::kMaxLength,
                 "tokens that all prompts begin with, as of one system prompt");
-  flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "of what is drawn");
+  flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "random seed");
 }
 
 ServiceLoad WorkloadFlags::Load() const {
@@ -36,10 +37,16 @@ ServiceLoad WorkloadFlags::Load() const {
     return {.requests = ReadTrace(trace_), .concurrency = concurrency_};
   }
   if ((concurrency_ > 0) == (rate_ > 0)) {
-    throw UsageError("expected either --concurrency, for a closed loop, or --rate, for an open");
+    throw UsageError("expected either --concurrency (closed loop) or --rate (open loop)");
   }
   ServiceLoad load = {.requests = DrawRequests(workload_, requests_, rate_, seed()),
                       .concurrency = concurrency_};
+  const int64_t longest =
+      std::ranges::max(load.requests, {}, &LoadRequest::prompt_tokens).prompt_tokens;
+  if (shared_ > longest) {
+    throw UsageError(fmt::format("--shared-prefix: {} tokens; the longest prompt of {} has {}",
+                                 shared_, workload_, longest));
+  }
   ShareBeginnings(shared_, load.requests);
   return load;
 }

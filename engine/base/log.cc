@@ -4,6 +4,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -47,16 +49,20 @@ void ConfigureLog(LogLevel level, const std::string& file) {
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   std::error_code ignored;
   if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
-    throw EnvironmentError(
-        fmt::format("--log-file {}: there is no folder {}", file, folder.string()));
+    throw StorageError(fmt::format("--log-file {}: there is no folder {}", file, folder.string()));
+  }
+  if (std::filesystem::is_directory(file, ignored)) {
+    throw StorageError(fmt::format("--log-file {}: is a folder; expected a file", file));
   }
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
     sink->set_pattern("[%Y-%m-%d %H:%M:%S.%e] [%l] %v");
     logger.sinks().push_back(sink);
     logger.flush_on(spdlog::level::debug);
-  } catch (const spdlog::spdlog_ex& error) {
-    throw EnvironmentError(fmt::format("--log-file {}: cannot open it: {}", file, error.what()));
+  } catch (const spdlog::spdlog_ex&) {
+    // The library's text names the file again, and itself.
+    throw StorageError(
+        fmt::format("--log-file {}: cannot write it: {}", file, std::strerror(errno)));
   }
 }
 

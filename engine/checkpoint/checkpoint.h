@@ -63,6 +63,13 @@ struct TensorSlice {
 /// and all, and nothing else. Throws StorageError otherwise. Ask before a long run, not after it.
 void CheckCheckpointTarget(const std::string& directory);
 
+/// Makes the folder that saving to `directory` would write first, and removes it again. Throws
+/// StorageError where that is not possible. One process of a run asks.
+void RequireCheckpointWritable(const std::string& directory);
+
+/// Steps done by the checkpoint at `directory`; -1 where there is none.
+int64_t StepOfCheckpoint(const std::string& directory);
+
 /// The newest whole checkpoint that saving to `directory` has left: the folder itself, or what a
 /// save that was cut short has beside it. Empty when there is none. Checksums of what is returned
 /// have been verified; throws StorageError when nothing but damaged ones is left.

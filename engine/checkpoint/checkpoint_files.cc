@@ -130,8 +130,11 @@ std::string ToText(const CheckpointDocument& document) {
 
 CheckpointDocument ParseCheckpointDocument(const std::string& text, const std::string& path) {
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object() || !root.contains("xxh64")) {
+  if (!root.is_object()) {
     throw InputError(fmt::format("{}: not a checkpoint header; expected a JSON object", path));
+  }
+  if (!root.contains("xxh64")) {
+    throw InputError(fmt::format("{}: not a checkpoint header; it has no \"xxh64\"", path));
   }
   if (root["xxh64"] != DocumentChecksum(root)) {
     throw InputError(

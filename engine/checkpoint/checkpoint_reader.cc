@@ -38,15 +38,18 @@ void RequireCheckpoint(const std::string& directory) {
   for (const char* name : {kHeaderFile, kWeightsFile, kOptimizerFile}) {
     if (there(name)) return;
   }
-  const char* found = !there("")             ? "no such folder"
+  const char* found = !there("") ? "no such folder"
+                      : there("quantized.json")
+                          ? "holds quantized weights, which serve and do not train"
                       : there("config.json") ? "is a Hugging Face folder, which --load-hf takes"
                                              : "holds no checkpoint";
   throw InputError(
       fmt::format("{}: {}; expected one that 'trimtab train' wrote", directory, found));
 }
 
-/// Steps done by the checkpoint; -1 where its header is not there or not whole.
-int64_t StepOf(const std::string& directory) {
+}  // namespace
+
+int64_t StepOfCheckpoint(const std::string& directory) {
   const std::string path = directory + "/" + kHeaderFile;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return -1;
@@ -57,13 +60,11 @@ int64_t StepOf(const std::string& directory) {
   }
 }
 
-}  // namespace
-
 std::string NewestCheckpoint(const std::string& path) {
   const std::string directory = CheckpointFolder(path);
   std::vector<std::pair<int64_t, std::string>> found;
   for (const char* suffix : kCheckpointSuffixes) {
-    const int64_t step = StepOf(directory + suffix);
+    const int64_t step = StepOfCheckpoint(directory + suffix);
     if (step >= 0) found.emplace_back(step, directory + suffix);
   }
   std::stable_sort(found.begin(), found.end(),

@@ -116,6 +116,25 @@ void PutInPlace(const std::string& loaded, const std::string& directory) {
   SyncParentDirectory(folder);
 }
 
+void RequireCheckpointWritable(const std::string& directory) {
+  const fs::path temporary = CheckpointFolder(directory) + kTemporarySuffix;
+  std::error_code error;
+  if (fs::exists(temporary, error)) return;  // of a save that was cut short: still of use
+  fs::path made = temporary;                 // the topmost that is not there yet
+  while (made.has_parent_path() && !fs::exists(made.parent_path(), error)) {
+    made = made.parent_path();
+  }
+  error.clear();
+  fs::create_directories(temporary, error);
+  std::error_code ignored;
+  for (fs::path each = temporary; each != made.parent_path(); each = each.parent_path()) {
+    fs::remove(each, ignored);
+  }
+  if (error) {
+    throw StorageError(fmt::format("{}: cannot create it: {}", directory, error.message()));
+  }
+}
+
 CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader header,
                                    std::span<const ParameterSpec* const> parameters, FileRole role)
     : role_(role),
@@ -133,7 +152,7 @@ CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader heade
     std::error_code error;
     fs::create_directories(temporary_, error);
     if (error) {
-      throw StorageError(fmt::format("{}: cannot create it: {}", temporary_, error.message()));
+      throw StorageError(fmt::format("{}: cannot create it: {}", directory_, error.message()));
     }
   }
   try {

@@ -79,7 +79,7 @@ constexpr Rule kLayerRules[] = {
        return run.layout.cp == 1 || run.sequence_length % (2 * run.layout.cp) == 0;
      },
      [](const RunConfig& run) {
-       return NotDivisible("sequence_length", run.sequence_length, "2 x cp", 2 * run.layout.cp);
+       return NotDivisible("sequence_length", run.sequence_length, "2 x cp =", 2 * run.layout.cp);
      }},
     {"fp8-sizes-divisible-by-16", "The sizes of fp8 products are multiples of 16.",
      [](const RunConfig& run) { return !TypesOf(run.layout).fp8 || UnevenForFp8(run).empty(); },

@@ -164,7 +164,7 @@ constexpr LayoutKey kKeys[] = {
                                 "interleaved-1f1b with vp above 1, else 1f1b"),
     Integer<&P::micro_batch, 1, kMaxBatch>("mbs", "sequences per micro batch", Printed::kAlways),
     Text<&P::recompute, ParseStageRecompute>(
-        "recompute", "activations made anew in the backward pass",
+        "recompute", "activations recomputed in the backward pass",
         [] { return fmt::format("{}; PLAN: {}", kStageRecomputeForms, kRecomputeForms); }),
     Word<&P::precision, Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16,
          Precision::kFp8>("precision", "of weights, activations and products"),

@@ -63,7 +63,7 @@ constexpr Rule kModelRules[] = {
               run.sequence_length <= run.model.max_sequence_length;
      },
      [](const RunConfig& run) {
-       return fmt::format("sequence_length {} passes the {} learned positions of the model",
+       return fmt::format("sequence_length {} exceeds the model's {} positions",
                           run.sequence_length, run.model.max_sequence_length);
      }},
 };

@@ -9,9 +9,9 @@ std::string StagesFault(const RunConfig& run) {
   const int64_t chunks = run.layout.pp * run.layout.vp;
   if (stages.empty()) return "";
   if (stages.size() != chunks || stages.sum() != run.model.num_layers) {
-    return fmt::format("stages={} lists {} chunks and {} layers; expected pp {} x vp {} and {}",
-                       ToString(stages), stages.size(), stages.sum(), run.layout.pp, run.layout.vp,
-                       run.model.num_layers);
+    return fmt::format("stages={} lists {} chunk{} and {} layers; expected pp {} x vp {} and {}",
+                       ToString(stages), stages.size(), stages.size() == 1 ? "" : "s", stages.sum(),
+                       run.layout.pp, run.layout.vp, run.model.num_layers);
   }
   for (int64_t i = 1; i + 1 < chunks; ++i) {
     if (stages[i] > 0) continue;
@@ -38,7 +38,7 @@ constexpr Rule kPipelineRules[] = {
        return (run.layout.vp > 1) == (run.layout.schedule == Schedule::kInterleaved1F1B);
      },
      [](const RunConfig& run) {
-       return fmt::format("vp is {} and schedule {}; vp above 1 goes with interleaved-1f1b alone",
+       return fmt::format("vp is {} and schedule {}; vp above 1 needs schedule=interleaved-1f1b",
                           run.layout.vp, Name(run.layout.schedule));
      }},
     {"chunks-not-empty",

@@ -38,8 +38,8 @@ constexpr Rule kStepRules[] = {
        return p.shard == 0 || (p.shard >= 2 && p.dp * p.cp % p.shard == 0);
      },
      [](const RunConfig& run) {
-       return fmt::format("shard={} is no divisor of dp {} x cp {} that is at least 2",
-                          run.layout.shard, run.layout.dp, run.layout.cp);
+       return fmt::format("shard={} must divide dp x cp = {} and be at least 2", run.layout.shard,
+                          run.layout.dp * run.layout.cp);
      }},
     {"param-gather-overlap-requires-whole-weights",
      "What is updated in shards and kept whole can be gathered beside the next forward pass; "

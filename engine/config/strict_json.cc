@@ -59,13 +59,21 @@ void CheckDepth(const std::string& text, const std::string& name) {
   }
 }
 
-/// The parser's own words without its error code and position.
+/// What the parser found wrong, without its error code, position and state.
 std::string ParserMessage(const std::string& what) {
   std::string message = what.substr(std::min(what.size(), what.find("] ") + 2));
   const size_t column = message.find(", column ");
   if (message.starts_with("parse error at line") && column != std::string::npos) {
     const size_t colon = message.find(": ", column);
     if (colon != std::string::npos) message = message.substr(colon + 2);
+  }
+  const size_t fault = message.find(" - ");
+  if (message.starts_with("syntax error") && fault != std::string::npos) {
+    message = message.substr(fault + 3);
+  }
+  constexpr std::string_view kRead = "; last read: ";
+  if (const size_t read = message.find(kRead); read != std::string::npos) {
+    message.replace(read, kRead.size(), " near ");
   }
   return OneLine(message, 200);
 }

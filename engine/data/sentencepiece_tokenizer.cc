@@ -29,8 +29,7 @@ class SentencePieceTokenizer : public Tokenizer {
                       [this](int32_t id, std::string_view piece) { return IsSpecial(id, piece); });
     const auto status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) {
-      throw InputError(
-          fmt::format("{}: expected a SentencePiece model; {}", path, status.error_message()));
+      throw InputError(fmt::format("{}: not a SentencePiece model, or a damaged one", path));
     }
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       if (processor_.IsControl(id)) names_.Add(processor_.IdToPiece(id), id);

@@ -30,7 +30,7 @@ std::string FaultOf(const GenerationRequest& request, const EngineLimits& limits
     return fmt::format("{} new tokens; expected at least 1", request.max_tokens);
   }
   if (prompt >= limits.sequence_length) {
-    return fmt::format("a prompt of {} tokens; expected fewer than {}", prompt,
+    return fmt::format("the prompt has {} tokens; expected fewer than {}", prompt,
                        limits.sequence_length);
   }
   for (const int32_t token : request.prompt) {

@@ -66,7 +66,8 @@ LaunchOptions ParseLaunchOptions(const std::string& launcher, std::span<const Op
     if (row == rows.end()) {
       std::vector<std::string> known;
       for (const OptionRow& each : rows) known.emplace_back(each.key);
-      throw UsageError(fmt::format("--launcher-options: \"{}\" is no option of {}{}", key, launcher,
+      throw UsageError(fmt::format("--launcher-options: \"{}\" is not an option of {}{}", key,
+                                   launcher,
                                    known.empty() ? ", which has none" : SuggestName(key, known)));
     }
     const bool has_value = equals != std::string::npos;

@@ -173,7 +173,7 @@ std::string SubmitJob(const std::vector<std::string>& argv, const std::string& n
     if (!NoAnswer(output) || waited_s >= patience_s) {
       const std::string said = FirstLine(output.error.empty() ? output.out : output.error);
       throw EnvironmentError(
-          fmt::format("Slurm takes no job: {}", said.empty() ? "sbatch says nothing" : said));
+          fmt::format("Slurm refused the job: {}", said.empty() ? "sbatch says nothing" : said));
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
     // What seemed lost may have arrived.

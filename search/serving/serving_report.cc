@@ -281,8 +281,8 @@ std::string ServingReportHtml(const nlohmann::json& report) {
   }
   const nlohmann::json& space = report["space"];
   body += fmt::format(
-      "<p>{} candidates: {} simulated, {} run as one of these, {} cannot be better (by bounds), {} "
-      "were seen not to become better while they were simulated, {} do not fit.</p>\n",
+      "<p>{} candidates: {} simulated, {} would run like one of these, {} cannot be better (by "
+      "bounds), {} stopped during simulation as they cannot become better, {} do not fit.</p>\n",
       space["size"].get<int64_t>(), space["simulated"].get<int64_t>(),
       space["alike"].get<int64_t>(), space["cut_by_bound"].get<int64_t>(),
       space["cut_on_the_way"].get<int64_t>(), space["cut_by_memory"].get<int64_t>());

@@ -330,13 +330,14 @@ class Search {
 
   void RequireAny() const {
     if (!result_.ranking.empty()) return;
-    std::string rules;
+    std::string why;
+    if (result_.cut_by_memory > 0) why = fmt::format(": {} do not fit", result_.cut_by_memory);
     for (const auto& [rule, count] : result_.cut_by_rule) {
-      rules += fmt::format(", {} by {}", count, rule);
+      why += fmt::format("{}{} by {}", why.empty() ? ": " : ", ", count, rule);
     }
-    throw InfeasibleError(fmt::format(
-        "none of {} candidates can serve the load within {} of memory a rank: {} do not fit{}",
-        result_.size, FormatBytes(problem_.memory_bytes), result_.cut_by_memory, rules));
+    throw InfeasibleError(
+        fmt::format("none of {} candidates can serve the load with {} of memory per rank{}",
+                    result_.size, FormatBytes(problem_.memory_bytes), why));
   }
 
   const ServingProblem& problem_;

@@ -325,7 +325,8 @@ void RequireAcceptance(const ServingProblem& problem, const ServingConfig& confi
     throw UsageError("--layout: draft: expected --draft, the model that proposes");
   }
   if (config.lookup_tokens > 0 && !problem.lookup_acceptance) {
-    throw UsageError("--layout: lookup: expected --lookup-acceptance, how often its tokens stand");
+    throw UsageError(
+        "--layout: lookup needs --lookup-acceptance, the share of its tokens that are accepted");
   }
 }
 
@@ -339,7 +340,7 @@ ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std:
     const size_t equals = std::min(word.find('='), word.size());
     if (!given.emplace(word.substr(0, equals), word.substr(std::min(equals + 1, word.size())))
              .second) {
-      throw UsageError(fmt::format("--layout: {} comes twice", word.substr(0, equals)));
+      throw UsageError(fmt::format("--layout: {} is given twice", word.substr(0, equals)));
     }
     begin = end + 1;
   }

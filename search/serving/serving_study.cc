@@ -10,30 +10,13 @@
 namespace trimtab {
 namespace {
 
-// Of this kind of study, so that it is not taken for one of training, nor that for one of these.
-constexpr int64_t kWithoutReport = 5001;
-constexpr int64_t kSchema = 5002;
-
 constexpr char kReportSchema[] = "CREATE TABLE report(one INTEGER PRIMARY KEY, json TEXT NOT NULL)";
-
-bool IsSchema(int64_t version) { return version == kSchema || version == kWithoutReport; }
 
 }  // namespace
 
-bool IsServingStudy(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return false;
-  return IsSchema(Database(path, /*create=*/false).QueryInt("PRAGMA user_version"));
-}
-
 std::unique_ptr<ServingStudy> ServingStudy::Open(const std::string& path,
                                                  const nlohmann::json& problem, bool resume) {
-  if (!resume && std::filesystem::exists(path)) {
-    throw UsageError(fmt::format(
-        "{}: this study exists already; go on with it with --resume, or name another file with "
-        "--study",
-        path));
-  }
+  RequireNewOrResumed(path, resume);
   auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path, /*create=*/true));
   const int64_t schema = study->database_.QueryInt("PRAGMA user_version");
   const int64_t tables = study->database_.QueryInt("SELECT COUNT(*) FROM sqlite_master");
@@ -63,19 +46,19 @@ void ServingStudy::Create(const nlohmann::json& problem) {
         " PRIMARY KEY(key, round), CHECK((report IS NULL) != (failure IS NULL)))");
     database_.Execute(kReportSchema);
     database_.Prepare("INSERT INTO problem VALUES(?)").Bind(1, problem.dump()).Run();
-    database_.Execute(fmt::format("PRAGMA user_version = {}", kSchema));
+    database_.Execute(fmt::format("PRAGMA user_version = {}", kServingStudySchemaVersion));
   });
 }
 
 void ServingStudy::Migrate() {
   const int64_t schema = database_.QueryInt("PRAGMA user_version");
-  if (!IsSchema(schema)) {
+  if (schema == kServingStudySchemaVersion) return;
+  if (schema != kServingStudyWithoutReport) {
     throw StorageError(fmt::format("{}: no study of a search for serving", path()));
   }
-  if (schema == kSchema) return;
   database_.Transaction([&] {
     database_.Execute(kReportSchema);
-    database_.Execute(fmt::format("PRAGMA user_version = {}", kSchema));
+    database_.Execute(fmt::format("PRAGMA user_version = {}", kServingStudySchemaVersion));
   });
 }
 

@@ -16,6 +16,7 @@
 
 #include "engine/infer/load_report.h"
 #include "search/sqlite.h"
+#include "search/study_file.h"
 
 namespace trimtab {
 
@@ -26,9 +27,6 @@ struct ServingVisit {
   LoadReport report{};
   std::string failure{};  // why there is none; empty if there is
 };
-
-/// Whether the file is there and is one of these, not a study of training.
-bool IsServingStudy(const std::string& path);
 
 class ServingStudy {
  public:

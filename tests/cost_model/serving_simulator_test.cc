@@ -257,7 +257,7 @@ TEST(SimulateServing, RefusesWhatTheEngineWould) {
   const SimulatedServing served =
       SimulateServing(Options({.sequences = 1, .tokens_per_step = 4, .sequence_length = 8}),
                       {{0, 8, 1}, {0, 2, 1}}, 0, TenthPerRow());
-  EXPECT_NE(served.outcomes[0].failure.find("a prompt of 8 tokens"), std::string::npos);
+  EXPECT_NE(served.outcomes[0].failure.find("the prompt has 8 tokens"), std::string::npos);
   EXPECT_EQ(served.outcomes[1].tokens, 1);
 }
 

@@ -117,7 +117,7 @@ TEST_F(FakeSlurm, ARefusedJobIsSlurmsOwnWords) {
     SubmitJob({"sbatch"}, "name", 1, 60);
     FAIL() << "accepted";
   } catch (const EnvironmentError& error) {
-    EXPECT_STREQ(error.what(), "Slurm takes no job: sbatch: error: invalid account");
+    EXPECT_STREQ(error.what(), "Slurm refused the job: sbatch: error: invalid account");
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {
@@ -28,6 +30,19 @@ void Measured(CandidateRecord& candidate, double seconds) {
 
 std::vector<RankingRow> Rank(const std::vector<CandidateRecord>& candidates) {
   return RankAll({}, JudgeRace({}, candidates, {}), candidates);
+}
+
+TEST(Recommend, AScatterThatIsUnknownGivesNoInterval) {
+  std::vector<CandidateRecord> candidates = {Candidate("a", 1.0), Candidate("b", 2.0)};
+  Measured(candidates[0], 1.1);
+  Measured(candidates[1], 2.2);
+  candidates[0].measured_half_width = 0.1;
+  candidates[1].measured_half_width = 22;
+  const std::vector<RankingRow> ranking = Rank(candidates);
+  EXPECT_NEAR(*ranking[0].figure.high, 100 / 1.1 * std::exp(0.1), 1e-9);
+  EXPECT_NEAR(*ranking[0].figure.low, 100 / 1.1 / std::exp(0.1), 1e-9);
+  EXPECT_FALSE(ranking[1].figure.low.has_value());
+  EXPECT_FALSE(ranking[1].figure.high.has_value());
 }
 
 TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {

@@ -70,6 +70,16 @@ TEST(Relaxations, OfTooLittleMemoryAreTheLeastThatDo) {
   EXPECT_NE(Find(relaxations, "--seq 1024"), nullptr) << InWords(relaxations);
 }
 
+// Halving 5000 four times would leave some of the positions unused, too.
+TEST(Relaxations, OfTooFewPositionsAreAllThatThereAre) {
+  Problem problem = OnGpus(1);
+  problem.model.position = PositionKind::kLearned;
+  problem.model.max_sequence_length = 300;
+  problem.sequence_length = 5000;
+  const std::vector<Relaxation> relaxations = Checked(problem);
+  EXPECT_NE(Find(relaxations, "--seq 300"), nullptr) << InWords(relaxations);
+}
+
 TEST(Relaxations, OfRulesNameABatchAndANumberOfGpus) {
   Problem problem = OnGpus(7);
   problem.model.num_layers = 2;
@@ -139,7 +149,7 @@ TEST(Relaxations, NameTheNarrowingThatForbidsAll) {
 }
 
 TEST(Relaxations, OfWhatNothingHelpsSaySo) {
-  EXPECT_EQ(InWords(std::vector<Relaxation>{}), "no change of one thing was found that would do");
+  EXPECT_EQ(InWords(std::vector<Relaxation>{}), "no single change was found that would help");
 }
 
 TEST(Relaxations, OfferNoMemoryThatTheGpuHasNot) {

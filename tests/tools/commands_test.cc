@@ -75,6 +75,7 @@ TEST_F(Commands, TheReadmeListsThePresets) {
 TEST_F(Commands, ClustersDescribesTheMachine) {
   EXPECT_NE(RunCli({"clusters"}).out.find("local"), std::string::npos);
   EXPECT_EQ(JsonOf({"clusters", "16x8xh100"})["max_ranks"], 128);
+  EXPECT_EQ(JsonOf({"clusters", "local", "--profile", "generic"})["calibrated"], false);
 }
 
 TEST_F(Commands, DoctorPrintsARowForEachCheck) {

@@ -255,15 +255,34 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   ExpectRefused({"--prompts", "@"}, 3, "is a folder");
   ExpectRefused({"--prompts", "/dev/null"}, 3, "/dev/null: is empty");
   ExpectRefused({"--prompt", "a", "--stop", ""}, 2, "--stop: the text is empty");
-  ExpectRefused({"--prompt", std::string(40, 'a')}, 2, "a prompt of 40 tokens; expected fewer");
+  ExpectRefused({"--prompt", std::string(40, 'a')}, 2, "the prompt has 40 tokens; expected fewer");
   ExpectRefused({"--prompt", "a", "--layout", "cp=2"}, 4, "serving-layout");
+  ExpectRefused({"--prompt", "a", "--layout", "mbs=3"}, 2, "mbs=3: training has it");
   ExpectRefused({"--prompt", "a", "--layout", "tp=4"}, 4, "heads-divisible-by-tp");
   ExpectRefused({"--prompt", "a", "--max-length", "33"}, 4, "serving-length");
   ExpectRefused({"--prompt", "a", "--weights", "int3"}, 2, "--weights");
   ExpectRefused({"--prompt", "a", "--draft-tokens", "2"}, 2, "--draft-tokens needs --draft");
   ExpectRefused({"--prompt", "a", "--draft", "@nothing"}, 3, "nothing: no such folder");
+  const CliResult bench =
+      Run({"bench", "--load", "@c", "--workload", "40/4", "--requests", "2", "--rate", "9", "-q"});
+  EXPECT_EQ(bench.exit_code, 6) << bench.err;
+  EXPECT_EQ(bench.out, "") << "there is nothing to make a table of";
   WriteBytes(folder_ + "/gap.txt", "a\n\nb\n");
   ExpectRefused({"--prompts", "@gap.txt"}, 3, "gap.txt:2: an empty line");
+}
+
+// Of a run that trains, only the model counts; the flags say how to serve it.
+TEST_F(GenerateTest, TakesTheRunThatTrainedTheModel) {
+  const std::vector<std::string> words = {"--prompt", "abc", "--max-tokens", "5"};
+  std::vector<std::string> by_run = words;
+  by_run.insert(by_run.end(), {"--config", "@run.json", "--layout", "tp=2"});
+  const CliResult result = Generate(by_run);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, Generate(words).out);
+  WriteBytes(folder_ + "/other.json",
+             R"({"model": "gpt2-tiny", "global_batch": 8, "sequence_length": 32})");
+  ExpectRefused({"--prompt", "a", "--config", "@other.json"}, 3,
+                "other.json: a configuration of gpt2-tiny; the weights are of another model");
 }
 
 TEST_F(GenerateTest, RefusesFoldersWithoutACheckpoint) {

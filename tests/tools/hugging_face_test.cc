@@ -123,11 +123,11 @@ TEST_F(HuggingFaceCommands, RefusesBrokenFolders) {
 }
 
 TEST_F(HuggingFaceCommands, RefusesToExportOverOrWithoutWhatIsNeeded) {
-  ExpectRefused({"export", "--load", "@c", "--out", "@hf"}, 7, "hf: is there already");
-  ExpectRefused({"export", "--load", "@c", "--out", "@d.txt"}, 7, "d.txt: is there already");
+  ExpectRefused({"export", "--load", "@c", "--out", "@hf"}, 7, "hf: already exists");
+  ExpectRefused({"export", "--load", "@c", "--out", "@d.txt"}, 7, "d.txt: already exists");
   ExpectRefused({"export", "--load", "@nothing", "--out", "@new"}, 3, "nothing: no such folder");
   std::filesystem::create_directories(folder_ + "/new.tmp");
-  ExpectRefused({"export", "--load", "@c", "--out", "@new"}, 7, "new.tmp: is there already");
+  ExpectRefused({"export", "--load", "@c", "--out", "@new"}, 7, "new.tmp: already exists");
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/new"));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/new.tmp"));  // not ours to delete
 }

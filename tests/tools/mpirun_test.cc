@@ -92,6 +92,9 @@ TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
   for (const char* layout : {R"({"tp": 2, "dp": 2, "zero": 1})", R"({"pp": 2, "dp": 2})"}) {
     const std::string train =
         "train --quiet --config " + WriteRun(layout) + " --checkpoint " + folder_;
+    for (const char* name : {"/threads", "/processes"}) {
+      std::filesystem::remove_all(folder_ + name);
+    }
     const MpirunResult threads = RunAlone(train + "/threads");
     const MpirunResult processes = RunRanks(4, train + "/processes");
     ASSERT_EQ(threads.exit_code, 0) << threads.output;

@@ -71,6 +71,17 @@ TEST(SearchPlans, AreJsonToo) {
   EXPECT_EQ(plans[0]["start"][0], "srun");
 }
 
+TEST(SearchPlans, OfNoTrialsSaySo) {
+  const CliResult result = RunCli({"search", "--model", "gpt2-tiny", "--cluster", "8xh100", "--gbs",
+                                   "8", "--seq", "64", "--prove", "0", "--plan", "--launcher",
+                                   "slurm", "--study", ScratchFolder() + "/study.db", "-q"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find("--prove 0 measures nothing, so nothing would be sent"),
+            std::string::npos)
+      << result.err;
+}
+
 TEST(SearchPlans, RefuseNodesThatTheClusterHasNot) {
   for (const auto& [launcher, says] :
        {std::pair<std::vector<std::string>, const char*>{{"local"}, "has 2 nodes"},

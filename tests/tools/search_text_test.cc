@@ -56,6 +56,13 @@ SearchResult SomeResult() {
   return result;
 }
 
+TEST(SearchText, SaysNoIntervalWhereThereIsNone) {
+  SearchResult result = SomeResult();
+  result.ranking[0].figure = {.tokens_per_s = 1000, .trust = "measured"};
+  const std::string text = SearchText(result, 2, /*bold=*/false);
+  EXPECT_NE(text.find("at 1000 tokens/s (measured)"), std::string::npos) << text;
+}
+
 TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
   const std::string text = SearchText(SomeResult(), 2, /*bold=*/false);
   for (const char* part : {
@@ -114,7 +121,7 @@ TEST(SearchText, TellsHowTheRaceEnded) {
   result.race.expected_loss = 0.0021;
   EXPECT_NE(
       SearchText(result, 2, false)
-          .find("others may be as fast, but it is expected to be 0.21 % behind the true best: "
+          .find("others may be as fast, but it is expected to be 0.21 % slower than the true best: "
                 "too little for further visits\n"),
       std::string::npos);
   result.race.best = 0;
@@ -122,7 +129,7 @@ TEST(SearchText, TellsHowTheRaceEnded) {
   result.partial_reason = "40 rounds were not enough";
   EXPECT_NE(SearchText(result, 2, false)
                 .find("not settled yet: 40 rounds were not enough\nit is expected to be "
-                      "0.21 % behind the true best by now\n"),
+                      "0.21 % slower than the true best\n"),
             std::string::npos);
 }
 

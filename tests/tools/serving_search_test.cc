@@ -90,7 +90,7 @@ TEST(ServingSearch, RefusesInOneLine) {
       {"search --stack sglang", "--stack: 'sglang'; expected"},
       {"search --gbs 4", "unknown flag '--gbs'"},
       {"search --draft llama3.2-1b", "--draft needs --draft-acceptance"},
-      {"search --draft-acceptance 0.5", "--draft-acceptance: of what --draft?"},
+      {"search --draft-acceptance 0.5", "--draft-acceptance needs --draft"},
       {"estimate --layout draft=4", "draft: expected --draft"},
       {"estimate --layout lookup=4", "lookup: expected --lookup-acceptance"},
       {"estimate --layout sequences=0", "sequences: '0'; expected"}};

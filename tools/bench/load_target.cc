@@ -137,7 +137,7 @@ class HttpTarget : public LoadTarget {
     const httplib::Result result = client.Get("/v1/models", Headers());
     if (!result) {
       throw EnvironmentError(
-          fmt::format("{}: nobody answers ({})", options_.url, httplib::to_string(result.error())));
+          fmt::format("{}: cannot connect ({})", options_.url, httplib::to_string(result.error())));
     }
     const json models = json::parse(result->body, nullptr, /*allow_exceptions=*/false);
     const auto path = json::json_pointer("/data/0/id");

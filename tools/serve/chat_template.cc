@@ -192,7 +192,7 @@ ChatTemplate::ChatTemplate(std::string_view name, const Tokenizer& tokenizer)
     if (tokenizer.SpecialId(special)) continue;
     throw InputError(
         fmt::format("chat template '{}' needs a special token '{}', which this "
-                    "vocabulary has not",
+                    "vocabulary lacks",
                     name, special));
   }
 }

@@ -26,10 +26,22 @@ std::string PlaceOf(const std::string& path) {
   return std::filesystem::weakly_canonical(path, ignored).string();
 }
 
+/// The file that becomes the one at `path`, which is the one a user knows of.
+File CreateBeside(const std::string& path) {
+  const std::string temporary = path + ".tmp";
+  try {
+    return File::Create(temporary);
+  } catch (const StorageError& error) {
+    std::string message = error.what();
+    if (message.starts_with(temporary)) message.replace(0, temporary.size(), path);
+    throw StorageError(message);
+  }
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path)
-    : path_(PlaceOf(path)), file_(File::Create(path_ + ".tmp")) {}
+    : path_(PlaceOf(path)), file_(CreateBeside(path_)) {}
 
 void RequireWritable(const std::string& path) { const AtomicFile removed_again(path); }
 

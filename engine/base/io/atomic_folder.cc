@@ -28,8 +28,7 @@ AtomicFolder::AtomicFolder(std::string path)
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path_, error);
   if (fs::exists(status) && !(fs::is_directory(status) && fs::is_empty(path_, error))) {
-    throw StorageError(
-        fmt::format("{}: is there already; expected a new or an empty folder", path_));
+    throw StorageError(fmt::format("{}: already exists; expected a new or an empty folder", path_));
   }
   const fs::path parent = fs::path(path_).parent_path();
   error.clear();  // that there is nothing is no error
@@ -39,11 +38,11 @@ AtomicFolder::AtomicFolder(std::string path)
   }
   const bool made = fs::create_directory(temporary_, error);
   if (error) {
-    throw StorageError(fmt::format("{}: cannot create it: {}", temporary_, error.message()));
+    throw StorageError(fmt::format("{}: cannot create it: {}", path_, error.message()));
   }
   if (!made) {
     throw StorageError(fmt::format(
-        "{}: is there already, as when a run was killed; expected no such file", temporary_));
+        "{}: already exists, as when a run was killed; expected no such file", temporary_));
   }
 }
 

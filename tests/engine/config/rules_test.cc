@@ -62,7 +62,7 @@ const std::map<std::string, Breach>& Breaches() {
           run.layout.cp = 2;
           run.sequence_length = 130;
         },
-        "sequence_length 130 is not divisible by 2 x cp 4"}},
+        "sequence_length 130 is not divisible by 2 x cp = 4"}},
       {"moe-consistent",
        {[](RunConfig& run) {
           run.model.moe = Experts();
@@ -119,7 +119,7 @@ const std::map<std::string, Breach>& Breaches() {
         "schedule=gpipe needs pp of at least 2, and pp is 1"}},
       {"vp-with-interleaved-schedule",
        {[](RunConfig& run) { run.layout.vp = 2; },
-        "vp is 2 and schedule 1f1b; vp above 1 goes with interleaved-1f1b alone"}},
+        "vp is 2 and schedule 1f1b; vp above 1 needs schedule=interleaved-1f1b"}},
       {"chunks-not-empty",
        {[](RunConfig& run) { run.layout.pp = 64; },
         "pp 64 x vp 1 makes more chunks than 8 layers, the embedding and the loss can fill"}},
@@ -179,7 +179,7 @@ const std::map<std::string, Breach>& Breaches() {
           run.model.position = PositionKind::kLearned;
           run.sequence_length = 514;
         },
-        "sequence_length 514 passes the 512 learned positions of the model"}},
+        "sequence_length 514 exceeds the model's 512 positions"}},
       // 3 heads of 128 and 1 of key and value; kv heads then break as well, but later.
       {"heads-divisible-by-tp",
        {[](RunConfig& run) { run.model.num_heads = run.model.num_kv_heads = 3; },
@@ -228,7 +228,7 @@ const std::map<std::string, Breach>& Breaches() {
         "shard=2 needs zero of at least 1, and zero is 0"}},
       {"shard-divides-data-ranks",
        {[](RunConfig& run) { run.layout.shard = 1; },
-        "shard=1 is no divisor of dp 2 x cp 1 that is at least 2"}},
+        "shard=1 must divide dp x cp = 2 and be at least 2"}},
       {"param-gather-overlap-requires-whole-weights",
        {[](RunConfig& run) {
           run.layout.zero = 3;

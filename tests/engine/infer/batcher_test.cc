@@ -166,7 +166,7 @@ TEST(BatcherTest, RefusesWhatItCannotServe) {
   EXPECT_EQ(ReasonOf(batcher, {.prompt = {1}, .max_tokens = 0}),
             "0 new tokens; expected at least 1");
   EXPECT_EQ(ReasonOf(batcher, {.prompt = std::vector<int32_t>(32, 1)}),
-            "a prompt of 32 tokens; expected fewer than 32");
+            "the prompt has 32 tokens; expected fewer than 32");
   EXPECT_EQ(ReasonOf(batcher, {.prompt = {3, 7}}), "token 7 in the prompt; expected 0 to 6");
   EXPECT_EQ(ReasonOf(batcher, {.prompt = {1}}), "");
   EXPECT_EQ(ReasonOf(batcher, {.prompt = {2}}), "");

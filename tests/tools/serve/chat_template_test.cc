@@ -110,10 +110,9 @@ TEST(ChatTemplate, IsRecognisedByItsTokens) {
 
 TEST(ChatTemplate, RefusesWhatItCannotWrite) {
   const auto bytes = MakeByteTokenizer();
-  EXPECT_EQ(
-      MessageOf<InputError>([&] { ChatTemplate("chatml", *bytes); }),
-      "chat template 'chatml' needs a special token '<|im_start|>', which this vocabulary has "
-      "not");
+  EXPECT_EQ(MessageOf<InputError>([&] { ChatTemplate("chatml", *bytes); }),
+            "chat template 'chatml' needs a special token '<|im_start|>', which this vocabulary "
+            "lacks");
   EXPECT_THROW(ChatTemplate("chatm", *bytes), UsageError);
   const ChatTemplate plain("plain", *bytes);
   const std::vector<std::vector<ChatMessage>> bad = {{},

@@ -97,7 +97,7 @@ TEST_F(Serving, ListensOnAnAddressOfIPv6) {
                                    "--concurrency 1 2>&1 | head -1\n"
                                    "kill -INT $server; wait $server\n");
     EXPECT_TRUE(outcome.output.starts_with("http://[::1]:")) << outcome.output;
-    EXPECT_EQ(outcome.output.find("nobody answers"), std::string::npos) << outcome.output;
+    EXPECT_EQ(outcome.output.find("cannot connect"), std::string::npos) << outcome.output;
   }
 }
 
@@ -167,10 +167,10 @@ TEST_F(Serving, RefusesWithOneLine) {
         Case{"bench --load model", 2, "--concurrency"},
         Case{"bench --load model --rate 1 --concurrency 1", 2, "either"},
         Case{"bench --load model --rate 1 --workload 8", 2, "INPUT/OUTPUT"},
-        Case{"bench --url http://127.0.0.1:1 --rate 1", 6, "nobody answers"},
+        Case{"bench --url http://127.0.0.1:1 --rate 1", 6, "cannot connect"},
         Case{"bench --url http://x --load model --rate 1", 2, "--load"},
         Case{"bench --url http://[::1 --rate 1", 2, "http://[::1]:PORT"},
-        Case{"bench --url http://[::1]:1 --rate 1", 6, "nobody answers"},
+        Case{"bench --url http://[::1]:1 --rate 1", 6, "cannot connect"},
         Case{"data build --input text.txt --out d --tokenizer run.json", 3, "run.json: $"}}) {
     const Outcome outcome = Script(std::string("trimtab ") + bad.command);
     EXPECT_EQ(outcome.status, bad.status) << bad.command << "\n" << outcome.output;

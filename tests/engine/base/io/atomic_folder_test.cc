@@ -44,18 +44,18 @@ TEST(AtomicFolder, RefusesWhatIsThere) {
     return MessageOf<StorageError>([&] { AtomicFolder{at}; });
   };
   WriteBytes(path, "a file");
-  EXPECT_EQ(message(path), path + ": is there already; expected a new or an empty folder");
+  EXPECT_EQ(message(path), path + ": already exists; expected a new or an empty folder");
   EXPECT_NE(message(path + "/below").find("cannot create it"), std::string::npos);
   fs::remove(path);
   fs::create_directory_symlink("/nonexistent", path);
-  EXPECT_NE(message(path).find("is there already"), std::string::npos);
+  EXPECT_NE(message(path).find("already exists"), std::string::npos);
   fs::remove(path);
   fs::create_directory(path);
   WriteBytes(path + "/file", "");
-  EXPECT_NE(message(path).find("is there already"), std::string::npos);
+  EXPECT_NE(message(path).find("already exists"), std::string::npos);
   fs::remove(path + "/file");
   fs::create_directory(path + ".tmp");
-  EXPECT_NE(message(path).find(".tmp: is there already"), std::string::npos);
+  EXPECT_NE(message(path).find(".tmp: already exists"), std::string::npos);
   EXPECT_TRUE(fs::exists(path + ".tmp"));
 }
 

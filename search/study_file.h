@@ -1,0 +1,23 @@
+// Study file: what is at the path of a study before anyone opens it as one.
+#pragma once
+
+#include <string>
+
+namespace trimtab {
+
+inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT", of a search for training
+// Of a search for serving, by its user_version, so that neither kind is taken for the other.
+inline constexpr int kServingStudyWithoutReport = 5001;
+inline constexpr int kServingStudySchemaVersion = 5002;
+
+/// Throws StorageError where something is at `path` that is no file, and without `resume` also for
+/// a file that is no study; UsageError where it is one. An empty file is as good as none.
+void RequireNewOrResumed(const std::string& path, bool resume);
+
+/// Whether nothing is at `path`, or an empty file: then a study made there is new.
+bool HoldsNoStudy(const std::string& path);
+
+/// Whether the file is there and is a study of a search for serving.
+bool IsServingStudy(const std::string& path);
+
+}  // namespace trimtab
