@@ -25,9 +25,12 @@ ServingObjective ParseServingObjective(const std::string& name) {
       "--objective: '{}'; expected throughput, latency, price or gpus when serving", name));
 }
 
+int64_t ServingProblem::joined_ranks() const {
+  return std::max(cluster.ranks_per_node, cluster.profile.link_domain);
+}
+
 CopyRates ServingProblem::CopyOf(const ServingConfig& config) const {
-  const int64_t joined = std::max(cluster.ranks_per_node, cluster.profile.link_domain);
-  return CopyRatesOf(cluster.profile, config.layout.world_size() <= joined);
+  return CopyRatesOf(cluster.profile, config.layout.world_size() <= joined_ranks());
 }
 
 double ServingProblem::AcceptanceOf(const ServingConfig& config) const {

@@ -23,6 +23,9 @@ constexpr int64_t kUsualTokens = 2048;
 constexpr int64_t kMostValue = 1 << 24;
 constexpr size_t kMostListed = 16;  // values in a message
 
+// Messages within a layer are priced over the link that joins the GPUs of a node.
+constexpr char kTensorRule[] = "serving-tp-in-node";
+
 std::vector<int64_t> UpTo(int64_t most) {
   std::vector<int64_t> values;
   for (int64_t value = 1; value <= most; ++value) values.push_back(value);
@@ -269,8 +272,7 @@ class Walker {
 
   /// The id of the first rule that the configuration breaks, whatever its limits; empty if none.
   std::string BrokenRule(const ServingConfig& config) const {
-    // Messages within a layer go over the link that joins the GPUs of a node.
-    if (config.layout.tp > problem_.cluster.ranks_per_node) return "serving-tp-in-node";
+    if (config.layout.tp > problem_.joined_ranks()) return kTensorRule;
     try {
       ResolveServing(config);
       return "";
@@ -366,6 +368,10 @@ ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std:
   if (candidate.gpus() > problem.ranks()) {
     throw InfeasibleError(fmt::format("{} needs {} ranks; the cluster has {}", candidate.Key(),
                                       candidate.gpus(), problem.ranks()));
+  }
+  if (candidate.config.layout.tp > problem.joined_ranks()) {
+    throw InfeasibleError(fmt::format("{}: tp={}, over a link that joins {} ranks", kTensorRule,
+                                      candidate.config.layout.tp, problem.joined_ranks()));
   }
   ResolveServing(candidate.config);
   return candidate;

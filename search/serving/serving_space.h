@@ -52,6 +52,8 @@ struct ServingProblem {
   int64_t ranks() const {
     return max_ranks > 0 ? std::min(max_ranks, cluster.max_ranks) : cluster.max_ranks;
   }
+  /// How many neighbouring ranks the fast link joins: those of a node, or of several.
+  int64_t joined_ranks() const;
   /// How fast the replicas of a configuration copy what is in their caches.
   CopyRates CopyOf(const ServingConfig& config) const;
   /// How often a token stands that a configuration proposes.

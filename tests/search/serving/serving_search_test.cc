@@ -323,6 +323,17 @@ TEST(ServingSpace, SaysWhatCannotBeChosen) {
   EXPECT_THROW(WalkServingSpace(problem), InfeasibleError);
 }
 
+// Its messages would be priced over a link that they do not have.
+TEST(ServingSpace, ALayerStaysWithinWhatTheLinkJoins) {
+  const ServiceLoad load = {.requests = DrawRequests("500/20", 3, 0, 1), .concurrency = 8};
+  ServingProblem problem = ProblemOn("2x8xh100", "llama3-8b", load);
+  EXPECT_EQ(MessageOf<InfeasibleError>([&] { ParseServingCandidate(problem, "tp=16"); }),
+            "serving-tp-in-node: tp=16, over a link that joins 8 ranks");
+  EXPECT_NO_THROW(ParseServingCandidate(problem, "tp=8,pp=2"));
+  problem = ProblemOn("4x4xgb200", "llama3-8b", load);
+  EXPECT_NO_THROW(ParseServingCandidate(problem, "tp=8")) << "nodes of a rack are joined";
+}
+
 // With as many places as clients nobody waits, though a request that just came counts as waiting.
 TEST(ServingFindings, SayThatRequestsWaitOnlyWhereTheyDo) {
   const ServingProblem problem = ProblemOn(
