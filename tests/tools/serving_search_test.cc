@@ -86,13 +86,13 @@ TEST(ServingSearch, RefusesInOneLine) {
       {"search --require 'perplexity<1.02x' --load x", "expected --held-out"},
       {"search --require 'perplexity<1.02x' --perplexity fp8=1.01", "expected weights/cache=rise"},
       {"search --require 'perplexity<1.02x' --perplexity fp8/fp8=1.01", "weights in bf16"},
-      {"search --held-out x", "--held-out: for --require perplexity"},
+      {"search --held-out x", "--held-out needs --require perplexity"},
       {"search --stack sglang", "--stack: 'sglang'; expected"},
       {"search --gbs 4", "unknown flag '--gbs'"},
       {"search --draft llama3.2-1b", "--draft needs --draft-acceptance"},
       {"search --draft-acceptance 0.5", "--draft-acceptance needs --draft"},
       {"estimate --layout draft=4", "draft: expected --draft"},
-      {"estimate --layout lookup=4", "lookup: expected --lookup-acceptance"},
+      {"estimate --layout lookup=4", "lookup needs --lookup-acceptance"},
       {"estimate --layout sequences=0", "sequences: '0'; expected"}};
   for (const auto& [words, message] : bad) {
     const Outcome outcome = Shell(std::string("tools/trimtab ") + words + kLlama);
