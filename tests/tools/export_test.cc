@@ -54,9 +54,8 @@ TEST(ExportMegatron, SaysHowToUseTheFile) {
             std::string::npos)
       << result.out;
   std::string words;
-  for (const auto& word : JsonOf(arguments).at("options")) {
-    words += word.get<std::string>() + "\n";
-  }
+  const nlohmann::json printed = JsonOf(arguments);
+  for (const auto& word : printed.at("options")) words += word.get<std::string>() + "\n";
   EXPECT_NE(words.find("\n[1]*32\n"), std::string::npos) << words;
   EXPECT_EQ(Shell("xargs -a " + out + " printf '%s\\n'").output, words);
 }
