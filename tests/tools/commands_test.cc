@@ -227,9 +227,12 @@ TEST_F(Commands, TrainTakesARateThoughTheRunHasNone) {
 
 TEST_F(Commands, TrainSaysInOneLineThatItDiverged) {
   json run = json::parse(kTinyRun);
-  run["optimizer"] = {{"learning_rate", 1e30}, {"min_learning_rate", 1e30}, {"warmup_steps", 0}};
+  run["optimizer"] = {{"learning_rate", 1000},
+                      {"min_learning_rate", 1000},
+                      {"warmup_steps", 0},
+                      {"weight_decay", 900}};
   WriteBytes(run_, run.dump());
-  const CliResult result = RunCli({"train", "--config", run_, "--steps", "10", "-q"});
+  const CliResult result = RunCli({"train", "--config", run_, "--steps", "40", "-q"});
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_TRUE(result.err.starts_with("trimtab: step ")) << result.err;
   EXPECT_NE(result.err.find("not finite"), std::string::npos) << result.err;
