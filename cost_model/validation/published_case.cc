@@ -181,8 +181,6 @@ void ReadPrecision(const Reading& reading) {
     stack.fp8_layers = true;
   } else if (row.precision == "fp8") {
     layout.precision = Precision::kFp8;
-  } else if (row.precision == "fp16" && !reading.into.cluster.profile.peak_flops.contains("bf16")) {
-    layout.precision = Precision::kFp16;
   } else if (row.precision == "bf16" || row.precision == "fp16") {
     layout.precision = Precision::kBf16;
     if (row.precision == "fp16") TakeFp16ForBf16(reading);
