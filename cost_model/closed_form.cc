@@ -46,18 +46,6 @@ double ExposedBetweenStages(const RunConfig& run, const StageCosts& stage) {
          std::max(2 * stages * (chunks - 1) * stage.message_s, passes * longer_s);
 }
 
-/// By how much a step is longer than `seconds` because of the messages that its passes run beside:
-/// those of a group that go one way go one after the other. Waits within a pass are of layers amid
-/// others, which have no backlog of messages yet.
-std::pair<GroupKind, double> Backlog(const StageCosts& stage, double seconds) {
-  std::pair<GroupKind, double> backlog = {};
-  for (size_t group = 0; group < stage.passes.beside_s.size(); ++group) {
-    const double longest_s = std::ranges::max(stage.passes.beside_s[group]) - seconds;
-    if (longest_s > backlog.second) backlog = {static_cast<GroupKind>(group), longest_s};
-  }
-  return backlog;
-}
-
 /// What each micro batch takes if all take the same.
 StageTimes EvenTimes(const RunConfig& run, const StageCosts& stage) {
   const double share =
@@ -178,19 +166,16 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const double crowding = Crowding(run, cluster_);
   const bool shared_cores = crowding > 1 && run.layout.pp > 1;
   std::vector<StageWork> work;
-  std::pair<GroupKind, double> backlog = {};
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
     const double end_s = end.update.seconds() + Beside(run, stage, end, step.pricer).seconds();
     const double idle_s = shared_cores ? 0 : IdleSeconds(run, step.stages, stage);
-    double seconds = stage.passes.seconds() + idle_s + end_s + ExposedBetweenStages(run, stage);
-    const std::pair<GroupKind, double> behind = Backlog(stage, seconds);
-    seconds += behind.second;
+    const double seconds =
+        stage.passes.seconds() + idle_s + end_s + ExposedBetweenStages(run, stage);
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;
-      backlog = behind;
     }
     if (shared_cores) work.push_back({EvenTimes(run, stage), end_s});
     const MemoryEstimate own = MemoryOf(stage, end);
@@ -206,7 +191,6 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
     estimate.breakdown_s.bubble = IdleSeconds(run, step.stages, stage);
   }
   estimate.breakdown_s.exposed_pp += ExposedBetweenStages(run, stage);
-  estimate.breakdown_s.exposed(backlog.first) += backlog.second;
   FinishEstimate(run, cluster_, step.pricer, estimate);
   return estimate;
 }

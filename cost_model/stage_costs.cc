@@ -12,6 +12,24 @@
 namespace trimtab {
 namespace {
 
+/// By how much a pass is longer than its recordings, for messages of a group.
+struct Backlog {
+  size_t group = 0;
+  double seconds = 0;
+};
+
+/// Messages of a group that go one way go one after the other, and a pass takes at least as long as
+/// those beside it. Waits in recordings are of layers amid few others, which have no backlog yet.
+Backlog BacklogOf(const PieceCost& pass) {
+  Backlog backlog;
+  const double seconds = pass.seconds();
+  for (size_t group = 0; group < pass.beside_s.size(); ++group) {
+    const double longer_s = std::ranges::max(pass.beside_s[group]) - seconds;
+    if (longer_s > backlog.seconds) backlog = {group, longer_s};
+  }
+  return backlog;
+}
+
 /// A list as a number, one for each that was met; 0 stands for an empty one.
 template <typename List>
 int64_t NumberOf(const List& list, std::vector<List>& met) {
@@ -173,13 +191,19 @@ std::vector<StageCosts> StepCosts::Impl::PriceStages(const PriceSetting& setting
     StageCosts& stage = stages.emplace_back();
     for (const WayCosts* each : chunks) {
       const WayCosts& ways = *each;
+      std::array<Backlog, kWayCount> backlogs;
       for (size_t way = 0; way < kWayCount; ++way) {
+        backlogs[way] = BacklogOf(ways[way]);
         const int64_t times = IsFirst(way) ? 1 : micro_batches - 1;
-        if (times > 0) stage.passes.Append(ways[way], times);
+        if (times == 0) continue;
+        stage.passes.Append(ways[way], times);
+        stage.passes.message_s[backlogs[way].group] +=
+            static_cast<double>(times) * backlogs[way].seconds;
       }
-      stage.times.forward += ways[kForwardLater].seconds();
-      stage.times.backward_input += ways[kBackwardAdding].seconds() + ways[kInputAdding].seconds();
-      stage.times.backward_weight += ways[kWeightAdding].seconds();
+      const auto seconds = [&](Way way) { return ways[way].seconds() + backlogs[way].seconds; };
+      stage.times.forward += seconds(kForwardLater);
+      stage.times.backward_input += seconds(kBackwardAdding) + seconds(kInputAdding);
+      stage.times.backward_weight += seconds(kWeightAdding);
     }
     stage.messages = plan.messages;
     stage.message_s = message_s;

@@ -12,17 +12,17 @@ TimeSpan StreamClock::Compute(double seconds) {
   return {start_s, now_s_};
 }
 
-// A stream has no gap between now and the end of what was submitted.
-double StreamClock::BesideStreams(double seconds, bool earlier) const {
-  double beside_s = 0;
-  for (size_t group = 0; group < free_s_.size(); ++group) {
-    for (size_t way = 0; way < free_s_[group].size(); ++way) {
-      const double free_s = free_s_[group][way];
-      if ((free_s == earlier_s_[group][way]) != earlier) continue;
-      beside_s = std::max(beside_s, std::min(seconds, free_s - now_s_));
-    }
-  }
-  return beside_s;
+double StreamClock::Beside(double seconds) const {
+  return std::clamp(last_s_ - now_s_, 0.0, seconds);
+}
+
+double StreamClock::BesideEarlier(double seconds) const {
+  return std::clamp(std::min(earlier_s_ - now_s_, seconds) - Beside(seconds), 0.0, seconds);
+}
+
+void StreamClock::BeginStep() {
+  earlier_s_ = std::max(earlier_s_, last_s_);
+  last_s_ = 0;
 }
 
 TimeSpan StreamClock::Submit(const CommRecord& message, double seconds) {
@@ -30,6 +30,7 @@ TimeSpan StreamClock::Submit(const CommRecord& message, double seconds) {
   double& free_s = free_s_[static_cast<size_t>(message.group)][way];
   const double start_s = std::max(now_s_, free_s);
   free_s = start_s + seconds;
+  last_s_ = std::max(last_s_, free_s);
   if (message.asynchronous() && overlaps_) {
     under_way_.push_back({message.id, free_s});
   } else {
@@ -67,6 +68,7 @@ std::vector<StreamClock::UnderWay>::const_iterator StreamClock::Find(
 void StreamClock::RepeatSince(const StreamClock& before, int64_t times) {
   const double more_s = static_cast<double>(times) * (now_s_ - before.now_s_);
   now_s_ += more_s;
+  if (last_s_ != before.last_s_) last_s_ += more_s;
   for (size_t group = 0; group < free_s_.size(); ++group) {
     for (size_t way = 0; way < free_s_[group].size(); ++way) {
       if (free_s_[group][way] != before.free_s_[group][way]) free_s_[group][way] += more_s;

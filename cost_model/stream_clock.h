@@ -21,11 +21,11 @@ class StreamClock {
   double now_s() const { return now_s_; }
   TimeSpan Compute(double seconds);
   /// Of an op that begins now and takes so long, the seconds in which any message is on its way.
-  double Beside(double seconds) const { return BesideStreams(seconds, /*earlier=*/false); }
-  /// The same of messages of an earlier step.
-  double BesideEarlier(double seconds) const { return BesideStreams(seconds, /*earlier=*/true); }
+  double Beside(double seconds) const;
+  /// Those, beyond, in which only messages of an earlier step are.
+  double BesideEarlier(double seconds) const;
   /// What was submitted until now is of an earlier step.
-  void BeginStep() { earlier_s_ = free_s_; }
+  void BeginStep();
   /// When a message that takes so long is on its way: behind the earlier ones of its group (sends
   /// and receives pass each other). Waits for it unless it is asynchronous.
   TimeSpan Submit(const CommRecord& message, double seconds);
@@ -45,16 +45,15 @@ class StreamClock {
     double end_s = 0;
   };
 
-  /// When each stream has nothing on its way any more: by group, receives apart.
-  using Streams = std::array<std::array<double, 2>, kGroupKindCount>;
-
-  double BesideStreams(double seconds, bool earlier) const;
   std::vector<UnderWay>::const_iterator Find(const CommRecord& message) const;
 
   bool overlaps_;
   double now_s_ = 0;
-  Streams free_s_{};
-  Streams earlier_s_{};  // by messages of an earlier step
+  std::array<std::array<double, 2>, kGroupKindCount> free_s_{};  // by group; receives apart
+  // When nothing of this step, and of earlier ones, is on its way any more. Until then something
+  // is: no stream has a gap between now and the end of what was submitted.
+  double last_s_ = 0;
+  double earlier_s_ = 0;
   std::vector<UnderWay> under_way_;
 };
 

@@ -124,9 +124,10 @@ class BenchCommand : public Command {
     const std::string other = flags_->FirstGiven({"--load", "--load-hf"});
     if (!other.empty()) throw UsageError(fmt::format("{} contradicts --random-weights", other));
     const std::optional<ServingConfig> config = serving_.ConfigOfFile();
-    if (!config)
+    if (!config) {
       throw UsageError(
           "--random-weights needs the --config of an engine, which says of what model");
+    }
     return std::make_unique<RandomWeights>(config->model);
   }
 

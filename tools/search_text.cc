@@ -158,12 +158,28 @@ std::string FrontText(const SearchResult& result) {
          table.ToText(/*bold=*/false) + "\n";
 }
 
+/// What the score of a worse one is, in a word.
+std::string WorseInWords(Objective objective) {
+  switch (objective) {
+    case Objective::kThroughput:
+      return "slower";
+    case Objective::kMemory:
+      return "more memory";
+    case Objective::kCost:
+      return "more GPU time a token";
+    case Objective::kEnergy:
+      return "more energy a token";
+  }
+  return "";
+}
+
 /// How the race ended, in a sentence.
 std::string VerdictText(const SearchResult& result) {
   const RaceRules& rules = result.rules;
   const std::string percent = fmt::format("{:.3g} %", 100 * rules.indifference);
-  const std::string loss = fmt::format("it is expected to be {:.2f} % slower than the true best",
-                                       100 * result.race.expected_loss);
+  const std::string loss =
+      fmt::format("it is expected to be {:.2f} % {} than the true best",
+                  100 * result.race.expected_loss, WorseInWords(rules.objective));
   std::string tied;
   for (const size_t index : result.race.With(Standing::kTied)) {
     tied += (tied.empty() ? "" : "; ") + result.candidates[index].key;
@@ -183,21 +199,6 @@ std::string VerdictText(const SearchResult& result) {
     case RaceEnd::kRounds:
       return fmt::format("not settled yet: {}\n", result.partial_reason) +
              (result.race.best ? loss + "\n" : "");
-  }
-  return "";
-}
-
-/// What the score of a worse one is, in a word.
-std::string WorseInWords(Objective objective) {
-  switch (objective) {
-    case Objective::kThroughput:
-      return "slower";
-    case Objective::kMemory:
-      return "more memory";
-    case Objective::kCost:
-      return "more GPU time a token";
-    case Objective::kEnergy:
-      return "more energy a token";
   }
   return "";
 }

@@ -90,7 +90,8 @@ std::vector<std::vector<int32_t>> DraftModel::Propose(std::span<const ProposalRe
       try {
         texts[i].push_back(SampleToken(own, texts[i], *requests[i].sampling).id);
       } catch (const InputError&) {
-        most[i] = proposed(i);  // it knows no more
+        // No numbers, no proposal. What follows is the model's to say: only speed is lost.
+        most[i] = proposed(i);
       }
     }
   }

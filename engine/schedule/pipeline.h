@@ -13,8 +13,8 @@ namespace trimtab {
 /// pp * vp chunks; activations go from each chunk to the next, gradients the other way.
 ///
 /// All messages of the pipeline have one order, that of the moments at which they would be ready if
-/// a backward pass took twice as long as a forward pass, and with several chunks a stage a message
-/// an eighth of that; every stage submits its own in that order.
+/// a backward pass took twice as long as a forward pass, and, where stages have several chunks, a
+/// message an eighth of it; every stage submits its own in that order.
 /// So it makes no difference whether a stage's messages go each on their own or one after the
 /// other, as on one stream: no stage ever waits for a message behind one that waits for it. Within
 /// that order a receive is submitted one compute action before the one that takes its data.

@@ -26,22 +26,10 @@ std::string PlaceOf(const std::string& path) {
   return std::filesystem::weakly_canonical(path, ignored).string();
 }
 
-/// The file that becomes the one at `path`, which is the one a user knows of.
-File CreateBeside(const std::string& path) {
-  const std::string temporary = path + ".tmp";
-  try {
-    return File::Create(temporary);
-  } catch (const StorageError& error) {
-    std::string message = error.what();
-    if (message.starts_with(temporary)) message.replace(0, temporary.size(), path);
-    throw StorageError(message);
-  }
-}
-
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path)
-    : path_(PlaceOf(path)), file_(CreateBeside(path_)) {}
+    : path_(PlaceOf(path)), temporary_(path_ + ".tmp"), file_(File::Create(temporary_, path_)) {}
 
 void RequireWritable(const std::string& path) { const AtomicFile removed_again(path); }
 
@@ -60,7 +48,7 @@ void RequireNotInput(const std::string& output, const std::string& input) {
 }
 
 AtomicFile::~AtomicFile() {
-  if (!committed_) ::unlink(file_.path().c_str());
+  if (!committed_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::Append(std::span<const std::byte> data) {
@@ -87,7 +75,7 @@ void AtomicFile::Sync() {
 
 void AtomicFile::Commit() {
   Sync();
-  if (std::rename(file_.path().c_str(), path_.c_str()) != 0) {
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw StorageError(fmt::format("{}: cannot put it in place: {}", path_, std::strerror(errno)));
   }
   committed_ = true;

@@ -49,10 +49,11 @@ File File::OpenForReading(const std::string& path) {
   return file;
 }
 
-File File::Create(const std::string& path) {
+File File::Create(const std::string& path, const std::string& name) {
+  const std::string& called = name.empty() ? path : name;
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) ThrowStorage(path, "create it");
-  return File(fd, path);
+  if (fd < 0) ThrowStorage(called, "create it");
+  return File(fd, called);
 }
 
 File File::OpenForWriting(const std::string& path) {

@@ -14,8 +14,8 @@ class File {
  public:
   /// Opens an existing file for reading.
   static File OpenForReading(const std::string& path);
-  /// Creates `path`, or empties it, for reading and writing.
-  static File Create(const std::string& path);
+  /// Creates `path`, or empties it, for reading and writing. Errors call it `name`, or by its path.
+  static File Create(const std::string& path, const std::string& name = "");
   /// Opens an existing file for reading and writing.
   static File OpenForWriting(const std::string& path);
 
@@ -84,7 +84,8 @@ class AtomicFile {
   void Flush();
 
   std::string path_;
-  File file_;
+  std::string temporary_;
+  File file_;  // which errors call by what it becomes
   std::string buffer_;
   bool synced_ = false;
   bool committed_ = false;

@@ -28,7 +28,7 @@ TEST(Log, RefusesAFileItCannotOpen) {
   try {
     ConfigureLog(LogLevel::kInfo, "/dev/null/log.txt");
     FAIL() << "nothing was thrown";
-  } catch (const EnvironmentError& error) {
+  } catch (const StorageError& error) {
     EXPECT_NE(std::string(error.what()).find("--log-file /dev/null/log.txt"), std::string::npos);
   }
 }
