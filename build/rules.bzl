@@ -72,6 +72,33 @@ def trimtab_library(
         **kwargs
     )
 
+def trimtab_embedded_json(name, header, texts):
+    """Source `name`.cc: JSON files inside the program, so that it runs from anywhere.
+
+    Args:
+      header: declares the functions, and EmbeddedJson.
+      texts: the files that each function returns.
+    """
+    lines = ["echo '#include \"%s\"'" % header, "echo 'namespace trimtab {'"]
+    for function, files in texts.items():
+        lines += [
+            "echo 'static constexpr EmbeddedJson k%s[] = {'" % function,
+            "for file in %s; do" % " ".join(["$(location %s)" % file for file in files]),
+            "  printf '{\"%s\", R\"json(' \"$$(basename \"$$file\" .json)\"",
+            "  cat \"$$file\"",
+            "  echo ')json\"},'",
+            "done",
+            "echo '};'",
+            "echo 'std::span<const EmbeddedJson> %s() { return k%s; }'" % (function, function),
+        ]
+    native.genrule(
+        name = name + "_source",
+        srcs = [file for files in texts.values() for file in files],
+        outs = [name + ".cc"],
+        cmd = "\n".join(["{"] + lines + ["echo '}'", "} > $@"]),
+        visibility = ["//visibility:private"],
+    )
+
 # Tests and benchmarks are packed into the bundle; nobody else uses them.
 BUNDLED = ["//tools:__pkg__"]
 

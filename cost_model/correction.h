@@ -5,7 +5,7 @@
 #include <map>
 #include <span>
 
-#include "cost_model/hardware_profile.h"
+#include "cost_model/hardware/hardware_profile.h"
 
 namespace trimtab {
 

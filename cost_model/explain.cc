@@ -5,8 +5,8 @@
 #include <memory>
 #include <numeric>
 
-#include "cost_model/numerics.h"
-#include "cost_model/price.h"
+#include "cost_model/hardware/numerics.h"
+#include "cost_model/prices/price.h"
 #include "engine/base/error.h"
 #include "engine/comm/process_groups.h"
 #include "engine/config/rules.h"

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "cost_model/cluster.h"
 #include "cost_model/estimate.h"
-#include "cost_model/price.h"
+#include "cost_model/hardware/cluster.h"
+#include "cost_model/prices/price.h"
 
 namespace trimtab {
 

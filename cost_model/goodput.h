@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 
-#include "cost_model/cluster.h"
 #include "cost_model/estimate.h"
+#include "cost_model/hardware/cluster.h"
 
 namespace trimtab {
 

@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "cost_model/cluster.h"
 #include "cost_model/estimate.h"
+#include "cost_model/hardware/cluster.h"
 #include "engine/config/run_config.h"
 #include "engine/schedule/schedules.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cost_model/estimate.h"
-#include "cost_model/numerics.h"
+#include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/config/rules.h"

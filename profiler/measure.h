@@ -79,7 +79,7 @@ struct Measurement {
                                                 // one step; "other" is what no op accounts for
   std::vector<double> losses;                   // of the first steps (at most 10), warm-up included
   std::string precision;        // of the run; empty in results of older versions, as the next
-  std::string optimizer_state;  // its name: cost_model/numerics.h
+  std::string optimizer_state;  // its name: cost_model/hardware/numerics.h
   std::optional<MeasuredPower> power;  // where the devices tell
   std::vector<StepBlock> blocks;       // all counted steps, with the machine's speed around them;
                                        // none in results of older versions

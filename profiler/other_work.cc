@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 
 namespace trimtab {
 namespace {

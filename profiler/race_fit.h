@@ -12,7 +12,7 @@
 #include <map>
 #include <vector>
 
-#include "cost_model/hardware_profile.h"
+#include "cost_model/hardware/hardware_profile.h"
 #include "profiler/drift.h"
 #include "profiler/measure.h"
 

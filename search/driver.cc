@@ -14,8 +14,8 @@
 #include "engine/device/cuda/loader.h"
 #include "search/proof.h"
 #include "search/recipes.h"
-#include "search/relaxations.h"
-#include "search/study_file.h"
+#include "search/study/study_file.h"
+#include "search/walk/relaxations.h"
 
 namespace trimtab {
 namespace {

@@ -10,9 +10,9 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
-#include "search/alternatives.h"
-#include "search/best_layouts.h"
-#include "search/space_tree.h"
+#include "search/space/space_tree.h"
+#include "search/walk/alternatives.h"
+#include "search/walk/best_layouts.h"
 
 namespace trimtab {
 namespace {

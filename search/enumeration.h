@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "search/strategy.h"
-#include "search/study.h"
-#include "search/walkers.h"
+#include "search/race/strategy.h"
+#include "search/study/study.h"
+#include "search/walk/walkers.h"
 
 namespace trimtab {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 #include "search/recommend.h"
 
 namespace trimtab {

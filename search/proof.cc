@@ -7,8 +7,8 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "profiler/other_work.h"
-#include "search/race_round.h"
-#include "search/retry.h"
+#include "search/race/race_round.h"
+#include "search/race/retry.h"
 #include "search/search_result.h"
 
 namespace trimtab {

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 #include "profiler/quiet_wait.h"
 #include "profiler/trial.h"
-#include "search/race.h"
+#include "search/race/race.h"
 #include "search/search_events.h"
 #include "search/search_options.h"
-#include "search/study.h"
+#include "search/study/study.h"
 
 namespace trimtab {
 

@@ -7,8 +7,8 @@
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "search/enumeration.h"
-#include "search/space_rows.h"
-#include "search/space_tree.h"
+#include "search/space/space_rows.h"
+#include "search/space/space_tree.h"
 
 namespace trimtab {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "search/predictor.h"
-#include "search/space.h"
-#include "search/strategy.h"
+#include "search/race/strategy.h"
+#include "search/space/predictor.h"
+#include "search/space/space.h"
 
 namespace trimtab {
 

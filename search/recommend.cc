@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cost_model/estimate.h"
-#include "cost_model/numerics.h"
+#include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
 #include "profiler/stats.h"
 

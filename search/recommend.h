@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "search/race.h"
+#include "search/race/race.h"
 
 namespace trimtab {
 
@@ -18,7 +18,7 @@ struct RankingRow {
   std::string layout;
   std::string groups;           // the candidate's key without precision and optimizer state
   std::string precision;        // as in ParallelConfig
-  std::string optimizer_state;  // its name: cost_model/numerics.h
+  std::string optimizer_state;  // its name: cost_model/hardware/numerics.h
   double predicted_tokens_per_s = 0;
   int64_t predicted_peak_mem_bytes = 0;
   std::string prediction_tier;  // "closed_form" or "dry_run"

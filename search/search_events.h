@@ -5,7 +5,7 @@
 #include <string>
 
 #include "search/enumeration.h"
-#include "search/study.h"
+#include "search/study/study.h"
 
 namespace trimtab {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "profiler/trial.h"
-#include "search/race.h"
-#include "search/study.h"
+#include "search/race/race.h"
+#include "search/study/study.h"
 
 namespace trimtab {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/base/error.h"
-#include "search/race_round.h"
+#include "search/race/race_round.h"
 
 namespace trimtab {
 namespace {

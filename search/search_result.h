@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "search/alternatives.h"
 #include "search/enumeration.h"
 #include "search/front.h"
-#include "search/race.h"
+#include "search/race/race.h"
 #include "search/recipes.h"
 #include "search/recommend.h"
-#include "search/study.h"
+#include "search/study/study.h"
+#include "search/walk/alternatives.h"
 
 namespace trimtab {
 

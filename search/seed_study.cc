@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
-#include "search/correct.h"
+#include "search/race/correct.h"
 #include "search/search_result.h"
-#include "search/study.h"
+#include "search/study/study.h"
 
 namespace trimtab {
 

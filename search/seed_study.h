@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "search/residual.h"
-#include "search/space.h"
+#include "search/space/space.h"
+#include "search/study/residual.h"
 
 namespace trimtab {
 

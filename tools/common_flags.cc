@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "cost_model/numerics.h"
+#include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"

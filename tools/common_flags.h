@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 #include "engine/config/run_config.h"
 #include "tools/flags.h"
 #include "tools/output.h"

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
-#include "profiler/calibrate.h"
+#include "profiler/calibrate/calibrate.h"
 #include "tools/progress.h"
 #include "tools/version.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "cost_model/hardware_profile.h"
+#include "cost_model/hardware/hardware_profile.h"
 #include "tools/output.h"
 
 namespace trimtab {

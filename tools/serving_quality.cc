@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/infer/serving_json.h"

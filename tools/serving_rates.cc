@@ -4,13 +4,13 @@
 #include <span>
 #include <utility>
 
-#include "cost_model/serving_fit.h"
+#include "cost_model/serving/serving_fit.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/checkpoint/xxh64.h"
 #include "engine/config/strict_json.h"
-#include "profiler/calibrate_serving.h"
+#include "profiler/calibrate/calibrate_serving.h"
 #include "tools/machine_profile.h"
 
 namespace trimtab {

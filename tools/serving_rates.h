@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cost_model/serving_price.h"
+#include "cost_model/serving/serving_price.h"
 #include "engine/infer/serving_config.h"
 
 namespace trimtab {

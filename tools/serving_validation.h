@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cost_model/serving_validation/serving_fit.h"
+#include "cost_model/serving/validation/serving_fit.h"
 
 namespace trimtab {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "search/space_description.h"
+#include "search/space/space_description.h"
 
 namespace trimtab {
 

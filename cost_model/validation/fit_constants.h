@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 
 namespace trimtab {
 

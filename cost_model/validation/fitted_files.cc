@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "cost_model/builtin_profiles.h"
+#include "cost_model/hardware/builtin_profiles.h"
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -63,8 +63,8 @@ bool IsOf(const FitConstant& constant, const Json& file, bool stack) {
 
 std::vector<FittedFile> FittedFiles(std::span<const FitResult> fits) {
   std::vector<FittedFile> files;
-  const auto add = [&](const char* folder, std::span<const BuiltinProfileText> texts, bool stack) {
-    for (const BuiltinProfileText& each : texts) {
+  const auto add = [&](const char* folder, std::span<const EmbeddedJson> texts, bool stack) {
+    for (const EmbeddedJson& each : texts) {
       Json file = Json::parse(each.json);
       bool fitted = false;
       for (const FitResult& fit : fits) {
@@ -78,8 +78,8 @@ std::vector<FittedFile> FittedFiles(std::span<const FitResult> fits) {
       files.push_back({fmt::format("{}/{}.json", folder, each.name), file.dump(1) + "\n"});
     }
   };
-  add("profiles", BuiltinProfileTexts(), false);
-  add("stacks", BuiltinStackTexts(), true);
+  add("profiles", ProfileFiles(), false);
+  add("stacks", StackFiles(), true);
   return files;
 }
 

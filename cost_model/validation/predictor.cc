@@ -4,9 +4,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "cost_model/dry_run.h"
-#include "cost_model/numerics.h"
-#include "cost_model/serving_price.h"
+#include "cost_model/dry_run/dry_run.h"
+#include "cost_model/hardware/numerics.h"
+#include "cost_model/serving/serving_price.h"
 #include "engine/base/error.h"
 
 namespace trimtab {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cost_model/closed_form.h"
+#include "cost_model/closed_form/closed_form.h"
 #include "cost_model/validation/published_case.h"
 
 namespace trimtab {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "cost_model/software_stack.h"
+#include "cost_model/hardware/software_stack.h"
 #include "cost_model/validation/published_run.h"
 
 namespace trimtab {

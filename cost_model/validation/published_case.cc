@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "cost_model/numerics.h"
+#include "cost_model/hardware/numerics.h"
 #include "cost_model/validation/published_attention.h"
 #include "cost_model/validation/published_switches.h"
 #include "cost_model/validation/published_words.h"

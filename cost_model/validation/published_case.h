@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 #include "cost_model/validation/published_run.h"
 #include "engine/config/run_config.h"
 

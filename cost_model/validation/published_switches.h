@@ -1,7 +1,7 @@
 // What a published run switches on or off of its software stack.
 #pragma once
 
-#include "cost_model/software_stack.h"
+#include "cost_model/hardware/software_stack.h"
 #include "cost_model/validation/published_run.h"
 
 namespace trimtab {

@@ -1,6 +1,6 @@
 #include "engine/ops/activation.h"
 
-#include "engine/ops/activation_cpu.h"
+#include "engine/ops/cpu/activation.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/widen.h"

@@ -1,7 +1,7 @@
 #include "engine/ops/adamw.h"
 
 #include "engine/base/units.h"
-#include "engine/ops/adamw_cpu.h"
+#include "engine/ops/cpu/adamw.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 

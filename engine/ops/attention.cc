@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/ops/attention_cpu.h"
 #include "engine/ops/attention_operands.h"
+#include "engine/ops/cpu/attention.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/widen.h"
 

@@ -1,7 +1,7 @@
 #include "engine/ops/attention_sink.h"
 
 #include "engine/ops/attention_operands.h"
-#include "engine/ops/attention_sink_cpu.h"
+#include "engine/ops/cpu/attention_sink.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/widen.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/ops/cross_entropy_cpu.h"
+#include "engine/ops/cpu/cross_entropy.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/widen.h"

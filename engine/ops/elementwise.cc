@@ -1,9 +1,9 @@
 #include "engine/ops/elementwise.h"
 
-#include "engine/ops/convert_cpu.h"
+#include "engine/ops/cpu/convert.h"
+#include "engine/ops/cpu/elementwise.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/elementwise_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

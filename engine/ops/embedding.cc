@@ -1,9 +1,9 @@
 #include "engine/ops/embedding.h"
 
-#include "engine/ops/convert_cpu.h"
+#include "engine/ops/cpu/convert.h"
+#include "engine/ops/cpu/embedding.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/embedding_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

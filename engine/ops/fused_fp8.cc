@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "engine/device/cpu/parallel.h"
-#include "engine/ops/activation_cpu.h"
-#include "engine/ops/attention_cpu.h"
 #include "engine/ops/attention_operands.h"
-#include "engine/ops/convert_cpu.h"
+#include "engine/ops/cpu/activation.h"
+#include "engine/ops/cpu/attention.h"
+#include "engine/ops/cpu/convert.h"
+#include "engine/ops/cpu/gemm.h"
+#include "engine/ops/cpu/norm.h"
+#include "engine/ops/cpu/quantize.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/gemm_cpu.h"
-#include "engine/ops/norm_cpu.h"
-#include "engine/ops/quantize_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

@@ -1,8 +1,8 @@
 #include "engine/ops/gate_rows.h"
 
+#include "engine/ops/cpu/gate_rows.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/gate_rows_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

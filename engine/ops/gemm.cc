@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "engine/ops/activation.h"
-#include "engine/ops/activation_cpu.h"
+#include "engine/ops/cpu/activation.h"
+#include "engine/ops/cpu/gemm.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/elementwise.h"
-#include "engine/ops/gemm_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

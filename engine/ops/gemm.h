@@ -14,7 +14,7 @@ enum class Transpose { kNo, kYes };
 enum class Fp8Sums {
   kFull,   // in fp32
   kShort,  // on cuda in the tensor cores' own precision: faster, exact enough for a forward pass
-  kShortOnCpuToo,  // a cpu cuts its sums as Hopper's tensor cores do (short_sums_cpu.h), and is
+  kShortOnCpuToo,  // a cpu cuts its sums as Hopper's tensor cores do (cpu/short_sums.h), and is
                    // slow
 };
 

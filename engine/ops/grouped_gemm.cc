@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "engine/base/units.h"
+#include "engine/ops/cpu/elementwise.h"
+#include "engine/ops/cpu/gemm.h"
+#include "engine/ops/cpu/grouped_gemm.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/elementwise_cpu.h"
-#include "engine/ops/gemm_cpu.h"
-#include "engine/ops/grouped_gemm_cpu.h"
 #include "engine/ops/quantize.h"
 #include "engine/ops/widen.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "engine/ops/cpu/quantize.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/quantize_cpu.h"
 
 namespace trimtab {
 

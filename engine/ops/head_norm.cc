@@ -1,8 +1,8 @@
 #include "engine/ops/head_norm.h"
 
 #include "engine/ops/attention_operands.h"
+#include "engine/ops/cpu/head_norm.h"
 #include "engine/ops/cuda_ops.h"
-#include "engine/ops/head_norm_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

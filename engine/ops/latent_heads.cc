@@ -1,8 +1,8 @@
 #include "engine/ops/latent_heads.h"
 
 #include "engine/ops/attention_operands.h"
+#include "engine/ops/cpu/latent_heads.h"
 #include "engine/ops/cuda_ops.h"
-#include "engine/ops/latent_heads_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

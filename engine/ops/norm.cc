@@ -1,8 +1,8 @@
 #include "engine/ops/norm.h"
 
+#include "engine/ops/cpu/norm.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/norm_cpu.h"
 #include "engine/ops/quantize_beside.h"
 #include "engine/ops/widen.h"
 

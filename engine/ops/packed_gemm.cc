@@ -9,9 +9,9 @@
 #include "engine/base/float16.h"
 #include "engine/base/float8.h"
 #include "engine/base/units.h"
+#include "engine/ops/cpu/packed_gemm.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/packed_gemm_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

@@ -5,7 +5,7 @@
 // row and a group of kInt4Group columns for int4, and none otherwise. On the cpu every element of y
 // is one chain of multiply-adds in the order of the columns of W (with int4 one per group, and then
 // one over the groups), whatever the other rows of x are. Only where the processor has tiles and
-// takes the format (bf16, int8, int4; packed_tiles_cpu.h) is the order another one as soon as there
+// takes the format (bf16, int8, int4; cpu/packed_tiles.h) is the order another one as soon as there
 // are more than kSingleRows rows; then, too, it is the same for any such number of rows. With int8,
 // inputs are then rounded to 2^-23 of the largest of their row.
 //

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "engine/device/cpu/parallel.h"
+#include "engine/ops/cpu/packed_panel.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/kernel.h"
-#include "engine/ops/packed_panel_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

@@ -4,9 +4,9 @@
 
 #include "engine/base/units.h"
 #include "engine/ops/attention_operands.h"
+#include "engine/ops/cpu/paged_attention.h"
+#include "engine/ops/cpu/store_kv.h"
 #include "engine/ops/cuda_ops.h"
-#include "engine/ops/paged_attention_cpu.h"
-#include "engine/ops/store_kv_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

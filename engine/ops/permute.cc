@@ -1,8 +1,8 @@
 #include "engine/ops/permute.h"
 
+#include "engine/ops/cpu/permute.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/permute_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "engine/ops/cpu/quantize.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/math.h"
-#include "engine/ops/quantize_cpu.h"
 
 namespace trimtab {
 namespace {

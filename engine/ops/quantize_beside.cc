@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/ops/cpu/quantize.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/quantize_cpu.h"
 
 namespace trimtab {
 

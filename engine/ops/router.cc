@@ -1,8 +1,8 @@
 #include "engine/ops/router.h"
 
+#include "engine/ops/cpu/router.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/router_cpu.h"
 
 namespace trimtab {
 namespace {

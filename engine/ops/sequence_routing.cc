@@ -1,8 +1,8 @@
 #include "engine/ops/sequence_routing.h"
 
+#include "engine/ops/cpu/sequence_routing.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
-#include "engine/ops/sequence_routing_cpu.h"
 
 namespace trimtab {
 

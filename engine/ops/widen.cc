@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/ops/convert_cpu.h"
+#include "engine/ops/cpu/convert.h"
 
 namespace trimtab {
 namespace {

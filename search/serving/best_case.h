@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cost_model/serving_prediction.h"
+#include "cost_model/serving/serving_prediction.h"
 
 namespace trimtab {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cost_model/serving_memory.h"
+#include "cost_model/serving/serving_memory.h"
 #include "search/serving/serving_rank.h"
 #include "search/serving/serving_space.h"
 

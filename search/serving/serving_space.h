@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cost_model/cluster.h"
-#include "cost_model/serving_prediction.h"
+#include "cost_model/hardware/cluster.h"
+#include "cost_model/serving/serving_prediction.h"
 #include "engine/infer/serving_config.h"
 #include "search/serving/requirement.h"
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "engine/infer/load_report.h"
-#include "search/sqlite.h"
-#include "search/study_file.h"
+#include "search/study/sqlite.h"
+#include "search/study/study_file.h"
 
 namespace trimtab {
 

@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "cost_model/closed_form.h"
-#include "cost_model/dry_run.h"
+#include "cost_model/closed_form/closed_form.h"
+#include "cost_model/dry_run/dry_run.h"
 #include "engine/schedule/schedules.h"
 
 namespace trimtab {

@@ -16,7 +16,7 @@
 #include "engine/base/units.h"
 #include "engine/config/recompute.h"
 #include "engine/config/rules.h"
-#include "search/space.h"
+#include "search/space/space.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {

@@ -6,9 +6,9 @@
 #include <sstream>
 #include <utility>
 
-#include "search/race_round.h"
-#include "search/space.h"
-#include "search/space_rows.h"
+#include "search/race/race_round.h"
+#include "search/space/space.h"
+#include "search/space/space_rows.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "search/race.h"
+#include "search/race/race.h"
 
 namespace trimtab {
 

@@ -7,8 +7,8 @@
 
 #include "cost_model/goodput.h"
 #include "engine/base/error.h"
-#include "search/gpu_counts.h"
-#include "search/space.h"
+#include "search/space/gpu_counts.h"
+#include "search/space/space.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "search/driver.h"
-#include "search/sqlite.h"
+#include "search/study/sqlite.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {

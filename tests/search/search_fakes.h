@@ -9,7 +9,7 @@
 
 #include "profiler/trial.h"
 #include "search/driver.h"
-#include "search/predictor.h"
+#include "search/space/predictor.h"
 
 namespace trimtab {
 

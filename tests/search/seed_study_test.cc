@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
-#include "search/correct.h"
 #include "search/driver.h"
+#include "search/race/correct.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {

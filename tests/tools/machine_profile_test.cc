@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cost_model/cluster.h"
+#include "cost_model/hardware/cluster.h"
 #include "engine/base/error.h"
 #include "tests/engine/data/data_test_util.h"
 

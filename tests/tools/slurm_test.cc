@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "profiler/results.h"
-#include "search/sqlite.h"
+#include "search/study/sqlite.h"
 #include "tests/tools/processes.h"
 #include "tests/tools/shell.h"
 #include "tests/tools/slurm_rig.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "profiler/results.h"
-#include "search/sqlite.h"
+#include "search/study/sqlite.h"
 
 namespace trimtab {
 

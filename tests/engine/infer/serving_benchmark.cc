@@ -2,7 +2,7 @@
 // decoding against the bandwidth of reading, prompts against the rate of products, 16 sequences
 // against one, and against what these limits leave of that: as many products as 16 tokens take, or
 // reading the weights once, whichever is longer. Products are those of fp32; a matrix unit goes
-// beyond them (engine/ops/packed_tiles_cpu.h). A limit is measured right after what it limits and
+// beyond them (engine/ops/cpu/packed_tiles.h). A limit is measured right after what it limits and
 // for about as long, and the ratio is the median over rounds: machines wander.
 //
 //   bazel run -c opt //tests/engine/infer:serving_benchmark -- [model] [threads] [rounds]

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/ops/packed_gemm_cpu.h"
+#include "engine/ops/cpu/packed_gemm.h"
 #include "engine/ops/packed_lookup.h"
 #include "tests/engine/ops/op_test.h"
 

@@ -1,5 +1,5 @@
 // What Hopper's tensor cores lose of fp8 products' sums, as the cpu imitates it.
-#include "engine/ops/short_sums_cpu.h"
+#include "engine/ops/cpu/short_sums.h"
 
 #include <gtest/gtest.h>
 

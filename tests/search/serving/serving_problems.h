@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "cost_model/serving_stack.h"
+#include "cost_model/serving/serving_stack.h"
 #include "engine/infer/workload.h"
 #include "search/serving/serving_space.h"
 

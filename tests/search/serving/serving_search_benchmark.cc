@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "cost_model/serving_price.h"
+#include "cost_model/serving/serving_price.h"
 #include "search/serving/serving_search.h"
 #include "tests/search/serving/serving_problems.h"
 

@@ -12,10 +12,10 @@
 #include <cmath>
 #include <random>
 
-#include "cost_model/serving_prediction.h"
+#include "cost_model/serving/serving_prediction.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/random_weights.h"
-#include "profiler/calibrate_serving.h"
+#include "profiler/calibrate/calibrate_serving.h"
 #include "tools/bench/load_generator.h"
 
 namespace trimtab {

@@ -1,0 +1,313 @@
+#include "cost_model/closed_form/step_bounds.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "cost_model/closed_form/stage_bounds.h"
+#include "cost_model/finish.h"
+#include "cost_model/shared_cores.h"
+#include "engine/base/units.h"
+#include "engine/config/rules.h"
+#include "engine/schedule/chunks.h"
+#include "engine/schedule/schedules.h"
+
+namespace trimtab {
+namespace {
+
+/// Sums in another order than the closed form's differ in their last digits.
+constexpr double kRounding = 1e-9;
+
+/// What the run may shard at most; not `known`: what of its layout is chosen does not say.
+int64_t MostZero(const ParallelConfig& layout, bool known) {
+  if (known) return layout.zero;
+  return layout.dp * layout.cp > 1 ? 3 : 0;
+}
+
+/// `run` as a bound looks at its passes. Backward passes in two parts take no less than whole ones.
+PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
+  PricedRun priced = chosen < LayoutPart::kWhole ? Unsharded(run) : PricedRun{run, run.layout};
+  if (chosen == LayoutPart::kPipeline && run.layout.schedule == Schedule::kZeroBubble) {
+    priced.layout.schedule = Schedule::k1F1B;
+  }
+  return priced;
+}
+
+/// What the head's forward pass leaves: of the first micro batch, and of later ones.
+std::array<int64_t, 2> HeadBytes(const ModelChunk& chunk, PassSpans::Shape& shape) {
+  if (!chunk.head) return {};
+  ModelChunk headless = chunk;
+  headless.head = false;
+  std::array<int64_t, 2> bytes{};
+  for (const Way way : {kForwardFirst, kForwardLater}) {
+    const size_t place = IsFirst(way) ? 0 : 1;
+    bytes[place] = shape.Of(chunk)[way].total.change;
+    bytes[place] -= shape.Of(headless)[way].total.change;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
+  spans_.ForgetIfMany();
+  whole_.ForgetIfMany();
+  if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen, plans);
+  if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
+  return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
+}
+
+int64_t StepBounds::Several::LeftByEnds(const ModelChunk& chunk) {
+  const int64_t left = leanest.Of(chunk)[kForwardLater].total.change;
+  return std::max<int64_t>(0, left - chunk.num_layers * again.least_kept);
+}
+
+int64_t StepBounds::Several::StayingBytes() const {
+  return std::max(moving.bytes[kForwardFirst], moving.bytes[kForwardLater]);
+}
+
+void StepBounds::Several::Leave(const ModelChunk& chunk, WaySpans& ways) {
+  const WaySpans& lean = leanest.Of(chunk);
+  const int64_t layers = chunk.num_layers;
+  const int64_t not_kept = (layers - CeilDiv(layers, most_together)) * again.most_kept;
+  for (const Way way : {kForwardFirst, kForwardLater}) {
+    ways[way].total = {lean[way].total.change - not_kept, lean[way].total.peak - not_kept};
+  }
+  if (least_together == 1) return;
+  // When a group runs again that has as many layers, the head is done, and the last group, which
+  // may have fewer: their weights may be gone.
+  const int64_t others = std::min(least_together, layers) - 1;
+  const int64_t gone =
+      again.most_kept + LeftByEnds(chunk) + (std::min(most_together, layers) - 1) * StayingBytes();
+  int64_t peak = others * kept.least_kept + again.least_backward_peak - gone;
+  // What moves beside the group's last layer may be done while the others run again.
+  if (others > 0) peak = std::max(peak, peak - kept.least_kept + moving.backward_peak_bytes);
+  for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
+    ways[way].total.peak = std::max(ways[way].total.peak, peak);
+  }
+}
+
+void StepBounds::Several::RaisePeaks(const ModelChunk& chunk, const LayerRange& stretch,
+                                     WaySpans& ways) {
+  if (least_together == 1) return;
+  // Amid the layers of a group, which have run again, the last one but one goes backward as it
+  // would had they been kept. Of the last group that has as many as the plan says, these are alike,
+  // and so is the layer that is next.
+  constexpr int64_t kLeastLayers = 4;
+  const int64_t layers = chunk.num_layers;
+  const int64_t end = chunk.first_layer + layers;
+  const int64_t alike = end - std::max(chunk.first_layer, stretch.first);
+  const bool to_the_end = stretch.first + stretch.count >= end;
+  if (layers < kLeastLayers || !to_the_end) return;
+  if (alike < std::min(layers, most_together + kLeastLayers)) return;
+  const int64_t others = std::min(least_together, layers) - 1;
+  const int64_t left = 2 * again.most_kept + LeftByEnds(chunk) + most_together * StayingBytes();
+  for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
+    if (inside.in_use_bytes[way] <= 0) continue;
+    const int64_t above = others * kept.least_kept + inside.in_use_bytes[way] - left;
+    ways[way].total.peak = std::max(ways[way].total.peak, above);
+  }
+}
+
+StepBounds::ChunkPasses StepBounds::PassesOf(const ModelChunk& chunk, const RecomputeConfig& plan,
+                                             bool several_micro_batches, PassSpans::Shape& shape,
+                                             std::optional<Several>& several, Moving& moving) {
+  const LayerRange stretch = shape.setting().stretch;
+  const bool few = moving.few(chunk) && !moving.few_still;
+  WaySpans ways = few ? moving.few_layers->Of(chunk) : shape.Of(chunk);
+  int64_t for_weights = LeftForWeights(ways, several_micro_batches);
+  if (moving.gradients) AddToNoGradients(ways);
+  if (several) {
+    const int64_t of_leanest = LeftForWeights(several->leanest.Of(chunk), several_micro_batches);
+    for_weights = std::min(for_weights, of_leanest);
+    several->Leave(chunk, ways);
+    several->RaisePeaks(chunk, stretch, ways);
+  }
+  ways = moving.With(plan, chunk, stretch, ways);
+  if (!several && (moving.recomputed || moving.kept)) {
+    moving.RaisePeaks(plan, chunk, stretch, HeadBytes(chunk, shape), ways);
+  }
+  return {ways, for_weights};
+}
+
+StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
+                                        std::optional<Several> several, Moving moving) {
+  const ParallelConfig& layout = priced.layout;
+  const RecomputeConfig& plan = layout.recompute[0];
+  const int64_t pp = layout.pp;
+  const std::vector<LayerRange> cut = CutLayers(model_.num_layers, pp * layout.vp, layout.stages);
+  const PipelineShape pipeline = {pp, layout.vp, priced.run.num_micro_batches()};
+  StageSums sums(pipeline);
+  const StageMessages messages = pp > 1 ? shape.Messages() : StageMessages{};
+  std::vector<PassBytes> bytes(static_cast<size_t>(pp));
+  std::vector<StageChunks> stages(static_cast<size_t>(pp));
+  const bool alike = shape.setting().alike;
+  const bool several_micro_batches = pipeline.micro_batches > 1;
+  // Then nothing is said of what parts leave idle, nor of what they take above forward passes.
+  const bool whole_for_parts = layout.schedule != priced.run.layout.schedule;
+  const LayerRange stretch = shape.setting().stretch;
+  const auto in_stretch = [&stretch](const ModelChunk& chunk) {
+    return chunk.first_layer >= stretch.first &&
+           chunk.first_layer + chunk.num_layers <= stretch.first + stretch.count;
+  };
+  ModelChunk before;
+  ModelChunk like;
+  ChunkPasses of_chunk;
+  for (size_t i = 0; i < cut.size(); ++i) {
+    const ModelChunk chunk = {cut[i].first, cut[i].count, i == 0, i + 1 == cut.size()};
+    const bool same = i > 0 && in_stretch(chunk) && in_stretch(before) &&
+                      chunk.num_layers == before.num_layers &&
+                      chunk.embedding == before.embedding && chunk.head == before.head;
+    if (!same) {
+      of_chunk = PassesOf(chunk, plan, several_micro_batches, shape, several, moving);
+      like = shape.Like(chunk);
+    }
+    before = chunk;
+    const size_t stage = i % static_cast<size_t>(pp);
+    sums.Add(stage, of_chunk.ways);
+    const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
+    const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
+    bytes[stage].Consider(of_chunk.ways, received, sent, several_micro_batches);
+    bytes[stage].for_weights = std::min(bytes[stage].for_weights, of_chunk.for_weights);
+    if (whole_for_parts) bytes[stage].backward_peak = bytes[stage].for_weights = 0;
+    if (!alike) stages[stage].push_back(like);
+  }
+  Passes passes;
+  const double crowding = Crowding(priced.run, cluster_);
+  if (crowding > 1) {
+    passes.seconds = sums.SlowestOfCrowded(crowding);
+  } else if (pp == 1 || whole_for_parts) {
+    passes.seconds = sums.Busiest();
+  } else {
+    passes.seconds = sums.Slowest(layout.schedule, /*longer_weights=*/moving.gradients);
+  }
+  passes.messages_s = 2 * static_cast<double>(pp * layout.vp - 1) * messages.longer_s;
+  // Among stages of like layers, one of those with more than layers.
+  const std::vector<int64_t> ends = {0, pp - 1};
+  for (const int64_t stage : alike ? ends : StagesToWeigh(stages)) {
+    const InFlight in_flight = LeastInFlight(priced.run.layout.schedule, pipeline, stage);
+    passes.bytes.push_back({stage, bytes[static_cast<size_t>(stage)].Peak(in_flight, layout.vp)});
+  }
+  return passes;
+}
+
+StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
+  // Groups of layers are looked at as such only where all is chosen: recording them takes long.
+  const bool one = plans.first == plans.leanest;
+  const bool several = !one || (IsUniform(plans.first) && chosen < LayoutPart::kWhole);
+  // How shards move beside a layer depends on what its neighbours recompute. Of several plans, it
+  // is looked at amid like ones alone, beside what recomputes the most.
+  if (several) chosen = std::min(chosen, LayoutPart::kLayers);
+  const auto with = [](PricedRun priced, const RecomputeConfig& plan) {
+    priced.layout.recompute = plan;
+    return priced;
+  };
+  const auto first = several ? Ungrouped(plans.first) : plans.first;
+  const PricedRun priced = with(PassesToPrice(run, chosen), first);
+  const PricedRun leanest = with(priced, Ungrouped(plans.leanest));
+  const RecomputeConfig heaviest = plans.leanest.kind == RecomputeKind::kFull && several
+                                       ? RecomputeConfig{.kind = RecomputeKind::kFull}
+                                       : plans.leanest;
+  const PricedRun still = with(priced, heaviest);
+  const PricedRun sharded = with({run, run.layout}, heaviest);
+  const bool known = chosen >= LayoutPart::kSharding;
+  Moving moving = chosen == LayoutPart::kMoving ? moving_.Least(run)
+                  : chosen == LayoutPart::kLayers
+                      ? moving_.Of(sharded, several ? &still : nullptr, plans)
+                      : Moving{};
+  moving.gradients = chosen < LayoutPart::kWhole && MostZero(run.layout, known) >= 2;
+  std::optional<Several> others;
+  if (several) others.emplace(SeveralPlans(priced, leanest, plans));
+  for (const std::optional<MovingLayer>& layer : {moving.least, moving.recomputed}) {
+    if (several && layer) others->moving = *layer;
+  }
+  if (several && IsUniform(plans.first) && moving.kept) others->inside = *moving.kept;
+  PassSpans& spans = chosen == LayoutPart::kWhole ? whole_ : spans_;
+  const Passes passes = PassesOf(priced, spans.Of(priced), std::move(others), std::move(moving));
+  int64_t bytes = 0;
+  for (const StageBytes& each : passes.bytes) {
+    bytes = std::max(bytes, HeldBytes(run, known, each.stage) + each.bytes);
+  }
+  return Finished(run, spans_.SettingOf(run), passes.seconds, passes.messages_s, bytes);
+}
+
+StepBounds::Several StepBounds::SeveralPlans(const PricedRun& priced, const PricedRun& leanest,
+                                             const PlanRange& plans) {
+  Several several = {.leanest = spans_.Of(leanest)};
+  if (!IsUniform(plans.leanest)) return several;
+  PricedRun kept = priced;
+  kept.layout.recompute = {};
+  several.most_together = plans.leanest.num_layers;
+  several.least_together = IsUniform(plans.first) ? plans.first.num_layers : 1;
+  several.again = several.leanest.BytesOfLayers();
+  several.kept = spans_.Of(kept).BytesOfLayers();
+  return several;
+}
+
+int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage) {
+  const ParallelConfig& layout = run.layout;
+  const PriceSetting& setting = spans_.SettingOf(run);
+  const int64_t zero = MostZero(layout, sharded);
+  const PackedKey key = PackedKey()
+                            .Put(setting.number, 10)
+                            .Put(layout.tp, 20)
+                            .Put(layout.cp, 20)
+                            .Put(layout.dp, 20)
+                            .Put(layout.ep, 20)
+                            .Put(layout.etp, 20)
+                            .Put(layout.pp, 20)
+                            .Put(setting.alike ? 1 : layout.vp, 20)
+                            .Put(zero, 2)
+                            .Put(layout.shard, 20)
+                            .Put(layout.master)
+                            .Put(layout.moments)
+                            .Put(layout.gradients)
+                            .Put(stage, 20);
+  return costs_->held().Get(key, [&] { return RecordedHeldBytes(run, zero, stage); });
+}
+
+int64_t StepBounds::RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage) {
+  const ParallelConfig& layout = run.layout;
+  RunConfig held = run;
+  held.layout.zero = zero;
+  held.layout.recompute = {};
+  held.layout.tp_overlap_chunks = 1;
+  // How many chunks a stage has matters where these differ.
+  if (spans_.SettingOf(run).alike) held.layout.vp = 1;
+  if (held.layout.vp == 1) held.layout.schedule = Schedule::k1F1B;
+  // fp8 has scales for each micro batch in flight; interleaved schedules go in rounds.
+  const bool one = !TypesOf(layout).fp8 && held.layout.vp == 1;
+  held.global_batch = layout.micro_batch * layout.dp * (one ? int64_t{1} : layout.pp);
+  if (FirstBrokenRule(held) != nullptr) return 0;
+  const BytesByTag bytes =
+      RecordHeld(held, stage, ProgramOfFew(held, stage), spans_.SettingOf(run).executor);
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+const StageProgram& StepBounds::ProgramOfFew(const RunConfig& run, int64_t stage) {
+  const ParallelConfig& layout = run.layout;
+  const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
+  const PackedKey key = PackedKey()
+                            .Put(layout.schedule)
+                            .Put(shape.pp, 20)
+                            .Put(shape.vp, 20)
+                            .Put(shape.micro_batches, 20);
+  const auto [known, is_new] = programs_.try_emplace(key);
+  if (is_new) known->second = PlanPipeline(layout.schedule, shape);
+  return known->second[static_cast<size_t>(stage)];
+}
+
+bool StepBounds::keeps_less() const {
+  const SoftwareStack& stack = cluster_.stack;
+  return stack.activations.value < 1 || stack.expert_activations.value < 1 || stack.fp8_layers ||
+         stack.fp8_weights;
+}
+
+StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
+                               double messages_s, int64_t bytes) const {
+  const SoftwareStack& stack = cluster_.stack;
+  return {.step_time_s = StepSeconds(setting.pricer, seconds + messages_s) * (1 - kRounding),
+          .peak_mem_bytes = keeps_less() ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
+}
+
+}  // namespace trimtab

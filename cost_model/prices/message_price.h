@@ -1,0 +1,54 @@
+// Prices of messages from bandwidths and latencies of the links that they take.
+#pragma once
+
+#include <cstdint>
+
+#include "cost_model/hardware/hardware_profile.h"
+#include "cost_model/hardware/software_stack.h"
+#include "engine/config/moe_config.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+/// A domain is what the link joins: a node, or several. Beyond it the network is used.
+class MessagePrice {
+ public:
+  /// `ranks_per_node`: neighbouring ranks of a node. `moe`: whose tokens travel to experts.
+  MessagePrice(const HardwareProfile& profile, int64_t ranks_per_node, const SoftwareStack& stack,
+               const MoeConfig& moe);
+
+  /// `stride`: distance in ranks between neighbours of the message's group.
+  double Seconds(const CommRecord& message, int64_t stride) const;
+
+ private:
+  /// Where the ranks of a group are.
+  struct Spread {
+    double ranks = 1;
+    double members = 1;  // of a domain
+    double domains = 1;
+  };
+
+  /// The fastest of the algorithms that the machine has for it: they differ in what they do with
+  /// few bytes, and with many ranks.
+  double AllReduce(const CommRecord& message, const Spread& spread) const;
+  /// bytes/s of a group's ring or tree.
+  double BusBandwidth(const Spread& spread) const;
+  double RingShare(const CommRecord& message, const Spread& spread) const;
+  double AllToAll(const CommRecord& message, const Spread& spread) const;
+  /// Of a turn around a ring, which leaves each domain once.
+  double TurnLatency(const Spread& spread) const;
+  /// From the leaves of a tree to its root: along each domain, then from one to the next above.
+  double ClimbLatency(const Spread& spread) const;
+
+  int64_t domain_ranks_;
+  bool trees_;
+  bool switch_reduces_;
+  double link_latency_s_;
+  double link_bandwidth_;
+  double network_latency_s_;
+  double network_bandwidth_;
+  bool once_per_node_;
+  double tokens_copies_;
+};
+
+}  // namespace trimtab

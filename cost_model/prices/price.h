@@ -1,0 +1,92 @@
+// Prices: seconds of one op or one message on a profile.
+#pragma once
+
+#include <cstdint>
+
+#include "cost_model/hardware/hardware_profile.h"
+#include "cost_model/hardware/software_stack.h"
+#include "cost_model/prices/message_price.h"
+#include "cost_model/prices/op_roofline.h"
+#include "cost_model/prices/price_tables.h"
+#include "engine/config/moe_config.h"
+#include "engine/config/parallel_config.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+/// Distance in ranks between neighbours of a group in `layout`.
+int64_t StrideOf(GroupKind group, const ParallelConfig& layout);
+
+/// What a pass through a layer asks of the host.
+struct Launches {
+  double passes = 0;     // as many as so many forward passes
+  int64_t products = 0;  // of groups, that are launched one by one
+};
+
+/// Whether messages of `group` are of data-parallel ranks: what moves among them are weights and
+/// gradients, whatever runs again.
+bool IsOfDataRanks(GroupKind group);
+
+/// Prices ops and messages in one mode of one profile. Made once, then tens of nanoseconds per
+/// price; holds no reference to the profile. A const Pricer may be used by many threads.
+///
+/// What the machine was measured to take (PriceTables); else a roofline and ring collectives, as a
+/// software stack does them, which may be another than ours.
+class Pricer {
+ public:
+  /// `ranks_per_node`: messages within so many neighbouring ranks use the link, others the network.
+  /// `cores`: of the machine, for scaling between modes on a cpu; 0 = unknown.
+  /// `precision` of the run: under tf32, fp32 products go by that rate; and its peak counts.
+  /// `moe` of its model. Throws UsageError when the profile cannot price it (Unpriceable in
+  /// numerics.h).
+  Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node, int64_t cores,
+         Precision precision = Precision::kFp32, const SoftwareStack& stack = {},
+         const MoeConfig& moe = {});
+
+  double Seconds(const OpRecord& op) const;
+  /// The same of an op of a layer, which a stack may do in fp8 where the record has 16 bits.
+  double SecondsInLayer(const OpRecord& op) const;
+  /// `stride`: StrideOf the message's group. Of messages of tensor-parallel ranks and to experts
+  /// that ops wait for, the part that the stack hides nothing of.
+  double Seconds(const CommRecord& message, int64_t stride) const;
+  /// Of a message from one pipeline stage to the next, in `layout`. A stack may send what all
+  /// tensor-parallel ranks have in parts, which these gather again over the link (Narayanan et al.,
+  /// arXiv:2104.04473, section 4.1).
+  double BetweenStages(const CommRecord& message, const ParallelConfig& layout) const;
+  /// What a pass of `device_s` through layers waits for the host. It takes no less than the host
+  /// does to launch it. The host is ahead of the device at times, so the larger of both times is a
+  /// smooth one; a host that waits for each op adds its own.
+  double HostWait(const ParallelConfig& layout, const Launches& launches, double device_s) const;
+  /// Share of data-parallel messages beside passes that is exposed all the same.
+  double dp_exposed() const { return stack_.dp_exposed.value; }
+  /// Seconds that ops lose per second of message beside them.
+  double slowdown() const { return overlaps_ ? stack_.slowdown.value : 0; }
+  /// Share of what is recomputed that does run again.
+  double recompute() const { return stack_.recompute.value; }
+  /// Of a step beyond its ops and messages.
+  double step_s() const { return stack_.step_s.value; }
+
+  /// Whether asynchronous messages run beside ops. On a cpu the ranks' own threads carry them.
+  bool overlaps() const { return overlaps_; }
+  /// FLOP/s of one rank in the run's precision.
+  double peak_flops() const { return roofline_.peak_flops(precision_); }
+  /// FLOP/s of one rank in the type of the op's operands.
+  double peak_flops_of(const OpRecord& op) const {
+    return roofline_.peak_flops(RateOf(op, precision_));
+  }
+  bool calibrated() const { return tables_.calibrated(); }
+  /// Whether messages of this kind were measured on the machine.
+  bool measured(const CommRecord& message) const { return tables_.Seconds(message) > 0; }
+  double step_factor() const { return tables_.step_factor(); }
+  double spread() const { return tables_.spread(); }
+
+ private:
+  bool overlaps_ = false;
+  Precision precision_;
+  SoftwareStack stack_;
+  OpRoofline roofline_;
+  MessagePrice messages_;
+  PriceTables tables_;
+};
+
+}  // namespace trimtab

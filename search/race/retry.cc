@@ -1,0 +1,54 @@
+#include "search/race/retry.h"
+
+#include <tuple>
+
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+
+namespace trimtab {
+namespace {
+
+/// What ran out: the memory of one rank where each has its own (a GPU, or a limit), else that of
+/// the machine, which all ranks share.
+int64_t NeededBytes(const CandidateRecord& candidate) {
+  const RunConfig& run = candidate.run;
+  const bool own = run.device != "cpu" || run.memory_per_rank_bytes > 0;
+  return candidate.prediction()->peak_mem_bytes * (own ? 1 : run.layout.world_size());
+}
+
+}  // namespace
+
+bool HasFailed(const CandidateRecord& candidate) {
+  if (candidate.losses > kMostLosses) return true;
+  if (candidate.failures == 0) return false;
+  const bool may_pass = candidate.last_state == Name(TrialState::kCrashed) ||
+                        candidate.last_state == Name(TrialState::kTimedOut);
+  return !may_pass || candidate.failures >= 2;
+}
+
+double TimeLimitFactor(const CandidateRecord& candidate) {
+  return candidate.last_state == Name(TrialState::kTimedOut) ? 2 : 1;
+}
+
+std::vector<Hopeless> FindHopeless(const std::vector<CandidateRecord>& candidates) {
+  const CandidateRecord* failed = nullptr;  // the one that needed least
+  for (const CandidateRecord& candidate : candidates) {
+    if (candidate.last_state != Name(TrialState::kOutOfMemory)) continue;
+    if (candidate.prediction() == nullptr) continue;
+    if (failed == nullptr || NeededBytes(candidate) < NeededBytes(*failed)) failed = &candidate;
+  }
+  std::vector<Hopeless> hopeless;
+  if (failed == nullptr) return hopeless;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const CandidateRecord& candidate = candidates[i];
+    const bool untried = candidate.visits.empty() && !candidate.measured && candidate.failures == 0;
+    if (!candidate.pruned_by.empty() || !untried || candidate.prediction() == nullptr) continue;
+    if (NeededBytes(candidate) < NeededBytes(*failed)) continue;
+    hopeless.push_back({i, fmt::format("would need {}, and {} ran out with {}",
+                                       FormatBytes(NeededBytes(candidate)), failed->key,
+                                       FormatBytes(NeededBytes(*failed)))});
+  }
+  return hopeless;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,112 @@
+#include "search/space/space.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/config/rules.h"
+#include "search/space/space_tree.h"
+
+namespace trimtab {
+void RequireSensible(const Problem& problem) {
+  const std::vector<int64_t>& batches = problem.global_batches;
+  const int64_t smallest =
+      batches.empty() ? problem.global_batch : *std::min_element(batches.begin(), batches.end());
+  if (smallest < 1 || problem.sequence_length < 1) {
+    throw UsageError(
+        fmt::format("the global batch ({}) and sequence length ({}) must be at least 1", smallest,
+                    problem.sequence_length));
+  }
+  RequireLegalModel(problem.model);
+  RequireMeasurable(problem);
+  if (problem.cluster.device != "cpu") AllowedGpus(problem);
+  if (problem.precisions.empty() || problem.optimizer_states.empty()) {
+    throw UsageError("expected at least one precision and one optimizer state");
+  }
+  if (problem.max_ranks < 0 || problem.max_micro_batch < 1 || problem.memory_per_rank_bytes < 0) {
+    throw UsageError("limits on ranks, micro batch and memory must be positive");
+  }
+}
+
+nlohmann::json ToJson(const Problem& problem) {
+  nlohmann::json precisions = nlohmann::json::array();
+  for (const Precision each : problem.precisions) precisions.push_back(Name(each));
+  nlohmann::json json = {
+      {"model", ToJson(problem.model)},
+      {"cluster",
+       {{"name", problem.cluster.name},
+        {"device", problem.cluster.device},
+        {"nodes", problem.cluster.nodes},
+        {"ranks_per_node", problem.cluster.ranks_per_node},
+        {"max_ranks", problem.cluster.max_ranks},
+        {"cores", problem.cluster.cores},
+        {"memory_bytes", problem.cluster.memory_bytes}}},
+      {"global_batch", problem.global_batch},
+      {"sequence_length", problem.sequence_length},
+      {"precisions", precisions},
+      {"optimizer_states", problem.optimizer_states},
+      {"memory_per_rank_bytes", problem.memory_per_rank_bytes},
+      {"max_ranks", problem.max_ranks},
+      {"max_micro_batch", problem.max_micro_batch},
+      // The settings of a run that are not part of its layout, in the form of RUN.json.
+      {"optimizer", ToJson(RootOf(problem)).at("optimizer")},
+      {"seed", problem.seed},
+      {"data", problem.data},
+      {"steps", problem.steps},
+  };
+  if (!problem.global_batches.empty()) json["global_batches"] = problem.global_batches;
+  if (!problem.gpus.empty()) json["gpus"] = problem.gpus;
+  if (problem.tokens > 0) json["tokens"] = problem.tokens;
+  if (const double price = problem.cluster.price_per_gpu_hour; price > 0) {
+    json["cluster"]["price_per_gpu_hour"] = price;
+  }
+  if (const double power = problem.cluster.power_per_gpu_w; power > 0) {
+    json["cluster"]["power_per_gpu_w"] = power;
+  }
+  if (const Reliability& reliability = problem.cluster.reliability; reliability != Reliability()) {
+    json["cluster"]["reliability"] = {
+        {"gpu_mtbf_hours", reliability.gpu_mtbf_hours},
+        {"restart_s", reliability.restart_s},
+        {"checkpoint_bytes_per_s", reliability.checkpoint_bytes_per_s}};
+  }
+  for (const TrainingRequirement& each : problem.requirements) {
+    json["requirements"].push_back(each.text);
+  }
+  if (!problem.narrowings.empty()) json["narrowings"] = ToJson(problem.narrowings);
+  return json;
+}
+
+SpaceCounts WalkSpace(const Problem& problem,
+                      const std::function<void(const RunConfig& run)>& visit) {
+  RequireSensible(problem);
+  SpaceTree tree(problem);
+  SpaceCounts counts;
+  const auto enters = [&](size_t depth, const RunConfig&) {
+    if (visit || depth + 1 < tree.depth()) return true;
+    counts.legal += tree.CountBelow(depth);
+    return false;
+  };
+  tree.Walk(0, enters, [&](const RunConfig& candidate) {
+    ++counts.legal;
+    visit(candidate);
+  });
+  counts.pruned = ByRule(tree.TakePruned());
+  counts.enumerated = counts.legal;
+  for (const auto& [rule, count] : counts.pruned) counts.enumerated += count;
+  return counts;
+}
+
+int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
+  const int64_t own = MemoryOfRank(problem.cluster, run.layout.world_size());
+  const int64_t limit = problem.memory_per_rank_bytes > 0 ? problem.memory_per_rank_bytes : own;
+  const int64_t headroom = HeadroomBytes(problem);
+  // No limit at all is 0.
+  return headroom == 0 || limit == 0 ? limit : std::max<int64_t>(1, limit - headroom);
+}
+
+std::string CandidateKey(const RunConfig& run, bool several_batches) {
+  const std::string layout = ToString(run.layout);
+  return several_batches ? fmt::format("gbs={},{}", run.global_batch, layout) : layout;
+}
+
+}  // namespace trimtab

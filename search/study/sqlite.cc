@@ -1,0 +1,174 @@
+#include "search/study/sqlite.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+/// ", PID" of the process of this machine that holds a lock on the file, by /proc/locks; empty
+/// where that names none. (To open the file and ask would drop the locks that this process has on
+/// it.)
+std::string OwnerOf(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return "";
+  const std::string file =
+      fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino);
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, advisory, mode, pid, place;
+    words >> number >> kind >> advisory >> mode >> pid >> place;
+    if (kind == "POSIX" && place == file) return ", process " + pid;
+  }
+  return "";
+}
+
+[[noreturn]] void ThrowSqlite(sqlite3* database, const std::string& path, int code) {
+  const char* detail = database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code);
+  switch (code & 0xff) {  // the primary code; the rest of the bits refine it
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      throw StorageError(fmt::format("{}: in use by another trimtab{}", path, OwnerOf(path)));
+    case SQLITE_FULL:
+      throw StorageError(fmt::format("{}: the disk is full; what was stored before is safe", path));
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+      throw StorageError(fmt::format("{}: not a study, or a damaged one ({})", path, detail));
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+      throw StorageError(fmt::format("{}: cannot be opened for writing ({})", path, detail));
+    default:
+      throw StorageError(fmt::format("{}: {}", path, detail));
+  }
+}
+
+}  // namespace
+
+Statement::Statement(sqlite3* database, const std::string& path, std::string_view sql)
+    : database_(database), path_(path) {
+  const int code =
+      sqlite3_prepare_v2(database_, sql.data(), static_cast<int>(sql.size()), &statement_, nullptr);
+  if (code != SQLITE_OK) ThrowSqlite(database_, path_, code);
+}
+
+Statement::~Statement() { sqlite3_finalize(statement_); }
+
+Statement& Statement::Bind(int index, int64_t value) {
+  const int code = sqlite3_bind_int64(statement_, index, value);
+  if (code != SQLITE_OK) ThrowSqlite(database_, path_, code);
+  return *this;
+}
+
+Statement& Statement::Bind(int index, double value) {
+  const int code = sqlite3_bind_double(statement_, index, value);
+  if (code != SQLITE_OK) ThrowSqlite(database_, path_, code);
+  return *this;
+}
+
+Statement& Statement::Bind(int index, const std::string& value) {
+  const int code = sqlite3_bind_text(statement_, index, value.data(),
+                                     static_cast<int>(value.size()), SQLITE_TRANSIENT);
+  if (code != SQLITE_OK) ThrowSqlite(database_, path_, code);
+  return *this;
+}
+
+Statement& Statement::BindNull(int index) {
+  const int code = sqlite3_bind_null(statement_, index);
+  if (code != SQLITE_OK) ThrowSqlite(database_, path_, code);
+  return *this;
+}
+
+bool Statement::Step() {
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  ThrowSqlite(database_, path_, code);
+}
+
+void Statement::Run() {
+  const bool row = Step();
+  TRIMTAB_ASSERT(!row, "a statement without rows returned one");
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
+}
+
+bool Statement::IsNull(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+}
+
+int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement_, column); }
+
+double Statement::Real(int column) const { return sqlite3_column_double(statement_, column); }
+
+std::string Statement::Text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+  if (text == nullptr) return "";
+  return std::string(text, static_cast<size_t>(sqlite3_column_bytes(statement_, column)));
+}
+
+Database::Database(const std::string& path, bool create) : path_(path) {
+  const int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0);
+  // A name such as ":memory:" is a file's here, and not one of SQLite's own.
+  const std::string file = path_.starts_with(':') ? "./" + path_ : path_;
+  const int code = sqlite3_open_v2(file.c_str(), &handle_, flags, nullptr);
+  try {
+    if (code != SQLITE_OK) ThrowSqlite(handle_, path_, code);
+    sqlite3_extended_result_codes(handle_, 1);
+    // Exclusive mode keeps the lock that the transaction below takes; rolled back, it leaves even
+    // an empty file as it is.
+    Execute("PRAGMA locking_mode = EXCLUSIVE");
+    Execute("PRAGMA journal_mode = DELETE");
+    Execute("PRAGMA synchronous = FULL");
+    Execute("PRAGMA foreign_keys = ON");
+    Execute("BEGIN EXCLUSIVE");
+    Execute("ROLLBACK");
+  } catch (...) {
+    sqlite3_close(handle_);
+    throw;
+  }
+}
+
+Database::~Database() { sqlite3_close(handle_); }
+
+void Database::Execute(const std::string& sql) {
+  const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) ThrowSqlite(handle_, path_, code);
+}
+
+int64_t Database::QueryInt(std::string_view sql) {
+  Statement statement = Prepare(sql);
+  if (!statement.Step())
+    throw StorageError(fmt::format("{}: damaged: \"{}\" is empty", path_, sql));
+  return statement.Int(0);
+}
+
+int64_t Database::last_insert_id() const { return sqlite3_last_insert_rowid(handle_); }
+
+int64_t Database::changes() const { return sqlite3_changes64(handle_); }
+
+void Database::Transaction(const std::function<void()>& body) {
+  Execute("BEGIN IMMEDIATE");
+  try {
+    body();
+    Changed();
+    Execute("COMMIT");
+  } catch (...) {
+    // Some errors (a full disk) have rolled back already; then there is nothing left to undo.
+    if (sqlite3_get_autocommit(handle_) == 0) {
+      sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
+    }
+    throw;
+  }
+  Changed();
+}
+
+}  // namespace trimtab

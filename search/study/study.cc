@@ -1,0 +1,288 @@
+#include "search/study/study.h"
+
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "search/study/study_schema.h"
+
+namespace trimtab {
+namespace {
+
+/// 64-bit FNV-1a (Fowler, Noll, Vo), in hexadecimal.
+std::string Hash(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3ULL;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+/// Says where two problems differ: the first difference, and how many more there are.
+std::string Difference(const nlohmann::json& stored, const nlohmann::json& asked) {
+  const nlohmann::json patch = nlohmann::json::diff(stored, asked);
+  const nlohmann::json::json_pointer place(patch.at(0).at("path").get<std::string>());
+  const auto value = [&](const nlohmann::json& problem) {
+    return problem.contains(place) ? problem.at(place).dump() : std::string("nothing");
+  };
+  std::string text = fmt::format("{} is {} in the study and {} now", place.to_string().substr(1),
+                                 value(stored), value(asked));
+  if (patch.size() > 1) text += fmt::format(", and {} more", patch.size() - 1);
+  return text;
+}
+
+/// The problem of a study of schema 1, which searched one precision and fp32 optimizer state.
+nlohmann::json Modern(nlohmann::json problem) {
+  if (!problem.contains("precision")) return problem;
+  problem["precisions"] = {problem.at("precision")};
+  problem["optimizer_states"] = {"full"};
+  problem.erase("precision");
+  return problem;
+}
+
+}  // namespace
+
+Study::Study(std::unique_ptr<Database> database)
+    : path_(database->path()), database_(std::move(database)) {}
+
+Study::~Study() = default;
+
+std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& problem,
+                                   const StudyOptions& options) {
+  RequireNewOrResumed(path, options.resume);
+  auto database = std::make_unique<Database>(path, /*create=*/true);
+  database->set_after_write(options.after_write);
+  std::unique_ptr<Study> study(new Study(std::move(database)));
+  if (study->CheckSchema()) {
+    study->Migrate();
+  } else {
+    study->Create(problem, options.seed);
+  }
+  study->CheckProblem(problem);
+  if (!options.seed.empty() && study->seed() != options.seed) {
+    throw UsageError(fmt::format(
+        "--seed-study: {} was begun without it, or has taken another one's steps; a study keeps "
+        "what it began with",
+        path));
+  }
+  study->NoteVersion("trimtab", options.program_version);
+  study->NoteVersion("sqlite", sqlite3_libversion());
+  return study;
+}
+
+std::unique_ptr<Study> Study::OpenExisting(const std::string& path) {
+  if (!std::filesystem::exists(path)) throw InputError(fmt::format("{}: no such study", path));
+  RequireNewOrResumed(path, /*resume=*/true);
+  std::unique_ptr<Study> study(new Study(std::make_unique<Database>(path, /*create=*/false)));
+  if (!study->CheckSchema()) throw InputError(fmt::format("{}: an empty file, not a study", path));
+  return study;
+}
+
+void Study::ThrowDamaged(const std::string& detail) const {
+  throw StorageError(fmt::format("{}: not a study, or a damaged one ({})", path_, detail));
+}
+
+bool Study::CheckSchema() {
+  const int64_t application = database_->QueryInt("PRAGMA application_id");
+  const int64_t version = database_->QueryInt("PRAGMA user_version");
+  const int64_t tables = database_->QueryInt("SELECT count(*) FROM sqlite_schema");
+  if (application == 0 && version == 0 && tables == 0) {
+    if (std::filesystem::file_size(path_) == 0) return false;
+    ThrowDamaged("almost nothing is left of it");
+  }
+  if (IsServingStudy(path_)) {
+    throw StorageError(fmt::format("{}: a study of a search for serving, not for training", path_));
+  }
+  if (application != kStudyApplicationId) ThrowDamaged("a database of another program");
+  if (version > kStudySchemaVersion) {
+    throw StorageError(fmt::format("{}: made by a newer version of trimtab (schema {}, known: {})",
+                                   path_, version, kStudySchemaVersion));
+  }
+  const auto page_bytes = static_cast<uintmax_t>(database_->QueryInt("PRAGMA page_size"));
+  if (std::filesystem::file_size(path_) % page_bytes != 0) ThrowDamaged("it was cut short");
+  Statement check = database_->Prepare("PRAGMA quick_check(1)");
+  if (!check.Step() || check.Text(0) != "ok") ThrowDamaged(check.Text(0));
+  if (database_->QueryInt("SELECT count(*) FROM study") != 1) ThrowDamaged("it has no problem");
+  if (version == kStudySchemaVersion) {  // older ones are read in today's form
+    Statement stored = database_->Prepare("SELECT problem, problem_hash FROM study");
+    if (stored.Step() && stored.Text(1) != Hash(stored.Text(0))) {
+      ThrowDamaged("the hash of its problem is wrong");
+    }
+  }
+  return true;
+}
+
+void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
+  database_->Transaction([&] {
+    database_->Execute(kRoundsSchema);
+    database_->Execute(kPrunedSchema);
+    database_->Execute(kStudySchema);
+    database_->Execute(kAttemptsSchema);
+    database_->Execute(kMeasurementsSchema);
+    database_->Execute(fmt::format("PRAGMA application_id = {}", kStudyApplicationId));
+    database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
+    const std::string text = ToJson(problem).dump();
+    database_
+        ->Prepare("INSERT INTO study VALUES (1, lower(hex(randomblob(8))), " TRIMTAB_SQL_NOW
+                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]', '')")
+        .Bind(1, text)
+        .Bind(2, Hash(text))
+        .Bind(3, ToJson(problem.cluster.profile).dump())
+        .Bind(4, SearchGoal().objective)
+        .Bind(5, SearchGoal().indifference)
+        .Bind(6, SearchGoal().most_rounds)
+        .Bind(7, ToJson(seed).dump())
+        .Run();
+  });
+}
+
+void Study::Migrate() {
+  const int64_t version = database_->QueryInt("PRAGMA user_version");
+  if (version == kStudySchemaVersion) return;
+  const std::string text = problem().dump();
+  database_->Transaction([&] {
+    database_->Prepare("UPDATE study SET problem = ?1, problem_hash = ?2")
+        .Bind(1, text)
+        .Bind(2, Hash(text))
+        .Run();
+    if (version < 3) {
+      database_->Execute(kRoundsSchema);
+      database_->Execute("ALTER TABLE study ADD COLUMN indifference REAL NOT NULL DEFAULT 0.01");
+      database_->Execute("ALTER TABLE study ADD COLUMN most_rounds INTEGER NOT NULL DEFAULT 40");
+      database_->Execute("ALTER TABLE attempts ADD COLUMN round_id INTEGER REFERENCES rounds (id)");
+    }
+    if (version < 4) database_->Execute(kPrunedSchema);
+    if (version < 5) {
+      // A table's checks cannot be changed in place.
+      database_->Execute(
+          "CREATE TABLE old_measurements AS SELECT * FROM measurements;"
+          "DROP TABLE measurements;"
+          "DROP INDEX attempts_by_candidate;"
+          "ALTER TABLE attempts RENAME TO old_attempts");
+      database_->Execute(kAttemptsSchema);
+      database_->Execute(kMeasurementsSchema);
+      database_->Execute(
+          "INSERT INTO attempts SELECT * FROM old_attempts;"
+          "INSERT INTO measurements SELECT * FROM old_measurements;"
+          "DROP TABLE old_attempts;"
+          "DROP TABLE old_measurements");
+    }
+    if (version < 6) {
+      database_->Execute("ALTER TABLE study ADD COLUMN seed TEXT NOT NULL DEFAULT '[]'");
+      database_->Execute("ALTER TABLE study ADD COLUMN recipes TEXT NOT NULL DEFAULT '[]'");
+    }
+    if (version < 7) {
+      database_->Execute("ALTER TABLE study ADD COLUMN stopped_by TEXT NOT NULL DEFAULT ''");
+    }
+    database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
+  });
+}
+
+void Study::CheckProblem(const Problem& asked) const {
+  const nlohmann::json asked_json = ToJson(asked);
+  Statement query = database_->Prepare("SELECT problem_hash FROM study");
+  if (query.Step() && query.Text(0) == Hash(asked_json.dump())) return;
+  const nlohmann::json stored = problem();
+  if (stored == asked_json) ThrowDamaged("the hash of its problem is wrong");
+  throw InputError(
+      fmt::format("{}: a study of another problem: {}", path_, Difference(stored, asked_json)));
+}
+
+void Study::NoteVersion(const std::string& component, const std::string& version) {
+  Statement known =
+      database_->Prepare("SELECT 1 FROM versions WHERE component = ?1 AND version = ?2");
+  if (known.Bind(1, component).Bind(2, version).Step()) return;
+  database_->Transaction([&] {
+    database_->Prepare("INSERT INTO versions VALUES (?1, ?2, " TRIMTAB_SQL_NOW ")")
+        .Bind(1, component)
+        .Bind(2, version)
+        .Run();
+  });
+}
+
+nlohmann::json Study::JsonColumn(const char* column) const {
+  Statement query = database_->Prepare(fmt::format("SELECT {} FROM study", column));
+  if (!query.Step()) ThrowDamaged("it has no problem");
+  nlohmann::json json = nlohmann::json::parse(query.Text(0), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) ThrowDamaged(fmt::format("its {} is not JSON", column));
+  return json;
+}
+
+nlohmann::json Study::problem() const { return Modern(JsonColumn("problem")); }
+
+nlohmann::json Study::profile() const {
+  nlohmann::json profile = JsonColumn("profile");
+  try {
+    HardwareProfileFromJson(profile, "its profile");
+  } catch (const InputError& error) {
+    ThrowDamaged(error.what());
+  }
+  return profile;
+}
+
+std::vector<Residual> Study::seed() const {
+  if (schema_version() < 6) return {};
+  return ResidualsFromJson(JsonColumn("seed"), path_);
+}
+
+nlohmann::json Study::recipes() const {
+  return schema_version() < 6 ? nlohmann::json::array() : JsonColumn("recipes");
+}
+
+void Study::StoreRecipes(const nlohmann::json& places) {
+  database_->Transaction(
+      [&] { database_->Prepare("UPDATE study SET recipes = ?1").Bind(1, places.dump()).Run(); });
+}
+
+SearchGoal Study::goal() const {
+  SearchGoal goal;
+  Statement query = database_->Prepare("SELECT objective, prove_count FROM study");
+  if (!query.Step()) ThrowDamaged("it has no goal");
+  goal.objective = query.Text(0);
+  goal.prove_count = query.Int(1);
+  if (schema_version() < 3) return goal;
+  Statement race = database_->Prepare("SELECT indifference, most_rounds FROM study");
+  race.Step();
+  goal.indifference = race.Real(0);
+  goal.most_rounds = race.Int(1);
+  return goal;
+}
+
+void Study::SetGoal(const SearchGoal& goal) {
+  database_->Transaction([&] {
+    database_
+        ->Prepare(
+            "UPDATE study SET objective = ?1, prove_count = ?2, indifference = ?3, "
+            "most_rounds = ?4, stopped_by = ''")
+        .Bind(1, goal.objective)
+        .Bind(2, goal.prove_count)
+        .Bind(3, goal.indifference)
+        .Bind(4, goal.most_rounds)
+        .Run();
+  });
+}
+
+std::string Study::stopped_by() const {
+  if (schema_version() < 7) return "";
+  Statement query = database_->Prepare("SELECT stopped_by FROM study");
+  return query.Step() ? query.Text(0) : "";
+}
+
+void Study::NoteStop(const std::string& why) {
+  database_->Transaction(
+      [&] { database_->Prepare("UPDATE study SET stopped_by = ?1").Bind(1, why).Run(); });
+}
+
+std::string Study::uuid() const {
+  Statement query = database_->Prepare("SELECT uuid FROM study");
+  if (!query.Step()) ThrowDamaged("it has no name");
+  return query.Text(0);
+}
+
+bool Study::enumerated() const { return database_->QueryInt("SELECT enumerated FROM study") != 0; }
+
+}  // namespace trimtab

@@ -1,0 +1,67 @@
+#include "search/study/study_file.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "engine/base/error.h"
+#include "engine/base/io/file.h"
+
+namespace trimtab {
+namespace {
+
+// What every SQLite file begins with, and where its numbers are (big-endian).
+constexpr std::string_view kMagic("SQLite format 3\0", 16);
+constexpr size_t kHeaderBytes = 100;
+constexpr size_t kUserVersion = 60;
+constexpr size_t kApplicationId = 68;
+
+enum class Kind { kNone, kTraining, kServing };
+
+/// By its header. SQLite itself would take a lock, and fail where another process has one.
+Kind KindOf(const std::string& path) {
+  std::array<char, kHeaderBytes> header{};
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(header.data(), header.size())) return Kind::kNone;
+  if (std::string_view(header.data(), kMagic.size()) != kMagic) return Kind::kNone;
+  const auto number = [&header](size_t at) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(header[at + i]);
+    return value;
+  };
+  if (number(kApplicationId) == kStudyApplicationId) return Kind::kTraining;
+  const uint32_t version = number(kUserVersion);
+  const bool serving =
+      version == kServingStudySchemaVersion || version == kServingStudyWithoutReport;
+  return serving ? Kind::kServing : Kind::kNone;
+}
+
+}  // namespace
+
+void RequireNewOrResumed(const std::string& path, bool resume) {
+  if (path.empty()) throw UsageError("--study: the name is empty; expected a file");
+  const std::string other = OtherThanAFile(path);
+  if (!other.empty()) throw StorageError(fmt::format("{}: not a study: it is {}", path, other));
+  if (resume || HoldsNoStudy(path)) return;
+  if (KindOf(path) == Kind::kNone) {
+    throw StorageError(fmt::format("{}: not a study; name another file with --study", path));
+  }
+  throw UsageError(fmt::format(
+      "{}: already exists; continue it with --resume, or name another file with --study", path));
+}
+
+bool HoldsNoStudy(const std::string& path) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(path, error);
+  return !there || (std::filesystem::file_size(path, error) == 0 && !error);
+}
+
+bool IsServingStudy(const std::string& path) {
+  return OtherThanAFile(path).empty() && KindOf(path) == Kind::kServing;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,59 @@
+// The best layouts of a space, without looking at each: branch and bound.
+//
+// The space is walked best first. Where a layout is partly chosen, the cost model bounds what it
+// can become from below (LayoutPart); what cannot fit, or is certainly behind all that would stay
+// on the shortlist, is left out with all that is below it. So the shortlist is what it would be if
+// every candidate had been looked at.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "search/space/space.h"
+#include "search/walk/shortlist.h"
+#include "search/walk/walkers.h"
+
+namespace trimtab {
+
+/// Of candidates that differ in the plan of recomputation alone, of one family of plans, one is
+/// offered to a list: the best, and of those that are better than all before them by no more than
+/// this share of the score, none. What they recompute may be hidden but for the last digits of
+/// sums.
+inline double PlanSlack(Objective objective) { return objective == Objective::kMemory ? 0 : 1e-6; }
+
+/// The candidates of a space, counted by what became of them:
+/// size = visited + cut by a rule + cut_by_memory + cut_by_bound. What a requirement leaves out
+/// counts as cut by a rule of its id.
+struct WalkCounts {
+  int64_t size = 0;
+  int64_t visited = 0;        // got a closed form
+  int64_t fitting = 0;        // of those
+  int64_t cut_by_memory = 0;  // cannot fit, by a bound
+  int64_t cut_by_bound = 0;   // cannot be on the shortlist
+  PrunedCounts cut_by_rule{};
+
+  bool operator==(const WalkCounts&) const = default;
+};
+
+struct BestLayouts {
+  std::vector<std::shared_ptr<const Shortlisted>> list;  // in the order of the space
+  WalkCounts counts;
+};
+
+/// What an empty `list` keeps of the candidates of `problem` that fit their ranks. The result and
+/// its counts do not depend on how many threads walk, nor on the machine. A `predictor` that there
+/// can be only one of works on one thread. Throws UsageError and InfeasibleError as RequireSensible
+/// does, and WalkStopped.
+BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& predictor,
+                            const Walkers& walkers);
+
+/// What `list` keeps of the candidates that fit, where it does not keep the best of all.
+BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor,
+                       const Walkers& walkers);
+
+/// The candidate that needs the least memory, whether it fits or not. nullopt where no candidate is
+/// legal.
+std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor,
+                                       const Walkers& walkers);
+
+}  // namespace trimtab

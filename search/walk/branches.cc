@@ -1,0 +1,281 @@
+#include "search/walk/branches.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "search/space/recompute_plans.h"
+
+namespace trimtab {
+namespace {
+
+/// Branches by what is chosen of their layouts.
+struct Level {
+  LayoutPart chosen{};
+  const char* last_row;  // that is bound
+  /// Branches are taken by their score times this. The sooner the list has good candidates, the
+  /// more is cut at once and need not be kept: so what has more chosen comes first, unless it is
+  /// much worse.
+  double preference = 1;
+  /// Branches of one of the level above, at most: a candidate's number has its place within a
+  /// branch, that one's within its own, ...
+  int64_t most = 0;
+};
+constexpr std::array kLevels = {Level{LayoutPart::kParts, "tp_overlap_chunks", 1, 1 << 22},
+                                Level{LayoutPart::kShape, "mbs", 1, 1 << 11},
+                                Level{LayoutPart::kMicroBatch, "recompute", 0.95, 1 << 2},
+                                Level{LayoutPart::kPipeline, "vp", 0.85, 1 << 13},
+                                Level{LayoutPart::kPasses, "vp", 0.85, 1}};
+constexpr int64_t kMostCandidates = 1 << 15;  // of a branch of the last level
+
+/// Shapes of a micro batch, whichever way sequences are cut.
+uint32_t FamilyOf(const ParallelConfig& layout) {
+  uint64_t family = 0;
+  for (const int64_t size : {layout.tp, layout.cp, layout.ep, layout.etp, layout.tp_overlap_chunks,
+                             static_cast<int64_t>(layout.precision)}) {
+    family = (family ^ static_cast<uint64_t>(size)) * 0x9E3779B97F4A7C15ULL;
+    family ^= family >> 32;
+  }
+  return static_cast<uint32_t>(family);
+}
+
+}  // namespace
+
+double Branch::urgency() const { return kLevels[level].preference * score; }
+
+bool Branch::IsLater(const Branch& a, const Branch& b) {
+  return std::pair(a.urgency(), a.number) > std::pair(b.urgency(), b.number);
+}
+
+BranchWorker::BranchWorker(const Problem& problem, bool limited, Predictor& predictor)
+    : problem_(problem), limited_(limited), predictor_(predictor), tree_(problem), speed_(problem) {
+  for (const Level& level : kLevels) depths_.push_back(tree_.DepthBelow(level.last_row));
+}
+
+std::vector<Branch> BranchWorker::Plant() {
+  std::vector<Branch> branches;
+  tree_.Bind({});
+  const auto enters = [&](size_t depth, const RunConfig& run) {
+    if (depth < depths_[0]) return true;
+    branches.push_back({.number = static_cast<int64_t>(branches.size()),
+                        .family = FamilyOf(run.layout),
+                        .choice = tree_.choice()});
+    return false;
+  };
+  tree_.Walk(0, enters, [](const RunConfig&) {});
+  TRIMTAB_ASSERT(std::ssize(branches) <= kLevels[0].most, "{} branches", branches.size());
+  return branches;
+}
+
+bool BranchWorker::Admits(const LayoutList& list, Branch& branch) {
+  tree_.Bind(branch.choice);
+  return Admits(list, kLevels[branch.level].chosen, depths_[branch.level], branch.score);
+}
+
+void BranchWorker::Expand(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+  tree_.Bind(branch.choice);
+  switch (kLevels[branch.level].chosen) {
+    case LayoutPart::kPipeline:
+      return LookCloser(list, branch, harvest);
+    case LayoutPart::kPasses:
+      return Visit(list, branch, harvest);
+    default:
+      return Divide(list, branch, harvest);
+  }
+}
+
+std::vector<Shortlisted> BranchWorker::Plain() {
+  std::vector<Shortlisted> plain;
+  const auto enters = [](size_t, const RunConfig& bound) { return IsPlain(bound.layout); };
+  SpaceTree(problem_).Walk(0, enters, [&](const RunConfig& found) {
+    Prediction prediction = predictor_.ClosedForm(found);
+    if (!Fits(found, prediction.peak_mem_bytes)) return;
+    if (Unmet(found, prediction.tokens_per_s) != nullptr) return;
+    plain.push_back({0, found, prediction});
+  });
+  return plain;
+}
+
+bool BranchWorker::MayTake(const LayoutList& list, const Branch& branch) {
+  tree_.Bind(branch.choice);
+  return MayTake(list, depths_[branch.level], branch.score);
+}
+
+bool BranchWorker::Admits(const LayoutList& list, LayoutPart chosen, size_t depth, double& score) {
+  // Until it is chosen, no bound looks at the plan.
+  static const std::vector<RecomputeConfig> kAny(1);
+  const Plans plans = chosen < LayoutPart::kMicroBatch ? kAny : tree_.PlansBelow();
+  if (plans.empty()) return false;
+  const int64_t count = tree_.CountBelow(depth);
+  if (chosen >= LayoutPart::kPipeline) {
+    // As many candidates have one plan as another.
+    return Admitted(list, chosen, depth, plans, count / std::ssize(plans), score).has_value();
+  }
+  return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, RangeOf(plans)), count,
+                     score);
+}
+
+std::optional<BranchWorker::Plans> BranchWorker::Admitted(const LayoutList& list, LayoutPart chosen,
+                                                          size_t depth, Plans plans, int64_t each,
+                                                          double& score) {
+  const auto admits = [&](Plans some) {
+    return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, RangeOf(some)),
+                       each * std::ssize(some), score);
+  };
+  if (!admits(plans)) return std::nullopt;
+  const size_t too_large = plans.size() == 1 ? 0 : TooLarge(chosen, plans);
+  if (too_large == 0) return plans;
+  const Plans left = plans.subspan(too_large);
+  if (admits(left)) return left;
+  cuts_.counts.cut_by_memory += each * static_cast<int64_t>(too_large);
+  return std::nullopt;
+}
+
+bool BranchWorker::AdmitsBound(const LayoutList& list, size_t depth, const StepBound& bound,
+                               int64_t candidates, double& score) {
+  const RunConfig& run = tree_.run();
+  const auto tokens = static_cast<double>(run.global_batch * run.sequence_length);
+  score = Score(list.objective(), run, tokens / bound.step_time_s, bound.peak_mem_bytes);
+  if (!Fits(run, bound.peak_mem_bytes)) {
+    cuts_.counts.cut_by_memory += candidates;
+    return false;
+  }
+  if (const TrainingRequirement* unmet = Unmet(run, tokens / bound.step_time_s)) {
+    cuts_.by_requirement[unmet->id()] += candidates;
+    return false;
+  }
+  if (list.MayTake(run, depth, score)) return true;
+  CutByBound(candidates, score);
+  return false;
+}
+
+size_t BranchWorker::TooLarge(LayoutPart chosen, Plans plans) {
+  const RunConfig& run = tree_.run();
+  const auto one_may_fit = [&](size_t count) {
+    const PlanRange range = RangeOf(plans.first(count));
+    return Fits(run, predictor_.Bound(run, chosen, range).peak_mem_bytes);
+  };
+  if (!limited_ || run.memory_per_rank_bytes == 0 || one_may_fit(1)) return 0;
+  // With all of them, one may: that is known.
+  size_t too_large = 1;
+  size_t enough = plans.size();
+  while (enough - too_large > 1) {
+    const size_t count = too_large + (enough - too_large) / 2;
+    (one_may_fit(count) ? enough : too_large) = count;
+  }
+  return too_large;
+}
+
+bool BranchWorker::MayTake(const LayoutList& list, size_t depth, double score) {
+  if (list.MayTake(tree_.run(), depth, score)) return true;
+  CutByBound(tree_.CountBelow(depth), score);
+  return false;
+}
+
+void BranchWorker::CutByBound(int64_t candidates, double score) {
+  cuts_.counts.cut_by_bound += candidates;
+  cuts_.least_score = std::min(cuts_.least_score, score);
+}
+
+bool BranchWorker::Fits(const RunConfig& run, int64_t bytes) const {
+  return !limited_ || run.memory_per_rank_bytes == 0 || bytes <= run.memory_per_rank_bytes;
+}
+
+const TrainingRequirement* BranchWorker::Unmet(const RunConfig& run, double tokens_per_s) const {
+  return limited_ ? speed_.FirstUnmet(run.layout.world_size(), tokens_per_s) : nullptr;
+}
+
+void BranchWorker::LookCloser(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+  if (tree_.run().layout.schedule != Schedule::kZeroBubble) return Visit(list, branch, harvest);
+  Branch closer = branch;
+  ++closer.level;
+  if (Admits(list, closer)) harvest.branches.push_back(closer);
+}
+
+void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+  const uint32_t level = branch.level + 1;
+  int64_t within = 0;
+  const auto enters = [&](size_t depth, const RunConfig&) {
+    if (depth < depths_[level]) return true;
+    const int64_t number = branch.number * kLevels[level].most + within++;
+    if (tree_.CountBelow(depth) == 0) return false;  // narrowings leave nothing
+    double score = 0;
+    if (Admits(list, kLevels[level].chosen, depth, score)) {
+      harvest.branches.push_back({score, number, branch.family, level, tree_.choice()});
+    }
+    return false;
+  };
+  tree_.Walk(depths_[branch.level], enters, [](const RunConfig&) {});
+  TRIMTAB_ASSERT(within <= kLevels[level].most, "{} branches of a branch", within);
+}
+
+void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+  int64_t within = 0;
+  const size_t last = tree_.depth() - 1;
+  const auto enters = [&](size_t depth, const RunConfig& run) {
+    if (depth < last) return true;
+    const Plans plans = tree_.PlansBelow();
+    Family family = {.plans = plans, .number = branch.number * kMostCandidates + within};
+    within += std::ssize(plans);
+    VisitFamily(list, family);
+    if (family.best &&
+        (list.MayTake(run, tree_.depth(), family.key.first) || list.Misses(family.best->run))) {
+      harvest.candidates.push_back(std::move(*family.best));
+    }
+    return false;
+  };
+  tree_.Walk(depths_[branch.level], enters, [](const RunConfig&) {});
+  TRIMTAB_ASSERT(within <= kMostCandidates, "{} candidates of a branch", within);
+}
+
+void BranchWorker::VisitFamily(const LayoutList& list, Family& family) {
+  if (family.plans.empty()) return;
+  double score = 0;
+  const auto left = Admitted(list, LayoutPart::kSharding, tree_.depth(), family.plans, 1, score);
+  if (!left) return;
+  cuts_.counts.cut_by_memory += std::ssize(family.plans) - std::ssize(*left);
+  VisitPlans(list, *left, family);
+}
+
+void BranchWorker::VisitPlans(const LayoutList& list, Plans plans, Family& family) {
+  double score = 0;
+  for (const LayoutPart chosen :
+       {LayoutPart::kSharding, LayoutPart::kMoving, LayoutPart::kLayers, LayoutPart::kWhole}) {
+    if (chosen == LayoutPart::kWhole && plans.size() > 1) break;
+    const StepBound bound = predictor_.Bound(tree_.run(), chosen, RangeOf(plans));
+    if (!AdmitsBound(list, tree_.depth(), bound, std::ssize(plans), score)) return;
+  }
+  if (family.best && score > family.ToBeat(list.objective())) {
+    return CutByBound(std::ssize(plans), score);
+  }
+  if (plans.size() == 1) return VisitOne(list, plans.front(), family);
+  // First what may be better: the rest need not be looked at then.
+  const size_t lighter = LighterPart(plans);
+  const Plans parts[] = {plans.first(lighter), plans.subspan(lighter)};
+  const bool leanest_first = list.objective() == Objective::kMemory;
+  VisitPlans(list, parts[leanest_first ? 1 : 0], family);
+  VisitPlans(list, parts[leanest_first ? 0 : 1], family);
+}
+
+void BranchWorker::VisitOne(const LayoutList& list, const RecomputeConfig& plan, Family& family) {
+  RunConfig run = tree_.run();
+  run.layout.recompute = plan;
+  Prediction prediction = predictor_.ClosedForm(run);
+  if (const TrainingRequirement* unmet = Unmet(run, prediction.tokens_per_s)) {
+    ++cuts_.by_requirement[unmet->id()];
+    return;
+  }
+  ++cuts_.counts.visited;
+  if (!Fits(run, prediction.peak_mem_bytes)) return;
+  ++cuts_.counts.fitting;
+  const int64_t number = family.number + (&plan - family.plans.data());
+  const SortKey key = PredictionKey(list.objective(), run, prediction);
+  const double to_beat = family.best ? family.ToBeat(list.objective()) : key.first;
+  if (key.first > to_beat) return;
+  if (family.best && key.first == to_beat && number > family.best->number) return;
+  family.best = {number, std::move(run), std::move(prediction)};
+  family.key = key;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,73 @@
+#include "search/walk/shortlist.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "search/space/space_rows.h"
+
+namespace trimtab {
+
+bool Shortlist::Place::operator<(const Place& other) const {
+  return std::tie(key, candidate->number) < std::tie(other.key, other.candidate->number);
+}
+
+bool Shortlist::Best::MayTake(double score) const {
+  if (places_.size() < most_) return true;
+  return most_ > 0 && score <= places_.front().key.first;
+}
+
+void Shortlist::Best::Add(const Place& place) {
+  if (places_.size() == most_) {
+    if (most_ == 0 || !(place < places_.front())) return;
+    std::pop_heap(places_.begin(), places_.end());
+    places_.pop_back();
+  }
+  places_.push_back(place);
+  std::push_heap(places_.begin(), places_.end());
+}
+
+Shortlist::Class Shortlist::ClassOf(const RunConfig& run) {
+  const ParallelConfig& layout = run.layout;
+  return {layout.world_size(), run.global_batch, layout.precision,
+          layout.master,       layout.moments,   layout.gradients};
+}
+
+bool Shortlist::MayTake(const RunConfig& run, size_t /*bound*/, double score) const {
+  if (of_all_.MayTake(score)) return true;
+  if (most_of_class_ == 0) return false;
+  const auto of_class = of_class_.find(ClassOf(run));
+  return of_class == of_class_.end() || of_class->second.MayTake(score);
+}
+
+bool Shortlist::Misses(const RunConfig& run) const {
+  return IsPlain(run.layout) && std::none_of(plain_.begin(), plain_.end(), [&](const auto& each) {
+           return each->run.layout == run.layout && each->run.global_batch == run.global_batch;
+         });
+}
+
+void Shortlist::Offer(int64_t number, const RunConfig& run, const Prediction& prediction) {
+  const SortKey key = PredictionKey(objective_, run, prediction);
+  const bool plain = IsPlain(run.layout);
+  if (!plain && !MayTake(run, SpaceRows().size(), key.first)) return;
+  const auto candidate = std::make_shared<Shortlisted>(Shortlisted{number, run, prediction});
+  of_all_.Add({key, candidate});
+  of_class_.try_emplace(ClassOf(run), most_of_class_).first->second.Add({key, candidate});
+  if (plain) plain_.push_back(candidate);
+}
+
+std::vector<std::shared_ptr<const Shortlisted>> Shortlist::Take() {
+  std::map<int64_t, std::shared_ptr<const Shortlisted>> kept;
+  const auto keep = [&kept](const Best& best) {
+    for (const Place& place : best.places()) kept.emplace(place.candidate->number, place.candidate);
+  };
+  keep(of_all_);
+  for (const auto& [its_class, best] : of_class_) keep(best);
+  for (const auto& candidate : plain_) kept.emplace(candidate->number, candidate);
+  *this = Shortlist(objective_, of_all_.most(), most_of_class_);
+  std::vector<std::shared_ptr<const Shortlisted>> list;
+  list.reserve(kept.size());
+  for (auto& [number, candidate] : kept) list.push_back(std::move(candidate));
+  return list;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,132 @@
+// What bounds say of the stages of a pipeline, against the programs that stages carry out.
+#include "cost_model/closed_form/stage_bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace trimtab {
+namespace {
+
+std::vector<PipelineShape> ShapesOf(Schedule schedule) {
+  std::vector<PipelineShape> shapes;
+  for (const int64_t pp : {2, 3, 4, 8}) {
+    for (const int64_t micro_batches : {1, 2, 3, 4, 8, 9, 24}) {
+      const bool interleaved = schedule == Schedule::kInterleaved1F1B;
+      if (interleaved && micro_batches % pp != 0) continue;
+      shapes.push_back({pp, interleaved ? 2 : 1, micro_batches});
+    }
+  }
+  return shapes;
+}
+
+/// What a stage holds before each backward pass, or its part for inputs.
+std::vector<InFlight> HeldBeforeBackward(const StageProgram& program) {
+  std::vector<InFlight> held;
+  InFlight now;
+  for (const Action& action : program) {
+    switch (action.kind) {
+      case ActionKind::kForward:
+        ++now.whole;
+        break;
+      case ActionKind::kBackward:
+        held.push_back(now);
+        --now.whole;
+        break;
+      case ActionKind::kBackwardInput:
+        held.push_back(now);
+        --now.whole;
+        ++now.weights_to_come;
+        break;
+      default:
+        --now.weights_to_come;
+    }
+  }
+  return held;
+}
+
+TEST(StageBounds, AStageHoldsWhatIsSaidToBeInFlight) {
+  for (const ScheduleRow& row : Schedules()) {
+    for (const PipelineShape& shape : ShapesOf(row.schedule)) {
+      for (int64_t stage = 0; stage < shape.pp; ++stage) {
+        const InFlight least = LeastInFlight(row.schedule, shape, stage);
+        const std::vector<InFlight> held = HeldBeforeBackward(row.compute(shape, stage));
+        EXPECT_GE(held.front().whole, least.whole);
+        EXPECT_TRUE(std::any_of(held.begin(), held.end(),
+                                [&](const InFlight& each) {
+                                  return each.whole >= least.whole &&
+                                         each.weights_to_come >= least.weights_to_come;
+                                }))
+            << Name(row.schedule) << " pp=" << shape.pp << " stage " << stage << " of "
+            << shape.micro_batches << " micro batches: " << least.whole << ", "
+            << least.weights_to_come;
+      }
+    }
+  }
+}
+
+// Of a chunk whose forward pass leaves 10 of 12 bytes that it takes, and whose part for inputs
+// leaves 4 of them, above which it takes 3.
+TEST(StageBounds, WhatIsInFlightAddsUp) {
+  WaySpans ways;
+  for (const Way way : {kForwardFirst, kForwardLater}) ways[way].total = {10, 12};
+  for (const Way way : {kInputSetting, kInputAdding}) ways[way].total = {-6, 3};
+  PassBytes bytes;
+  bytes.Consider(ways, 0, 0, /*several=*/true);
+  bytes.for_weights = LeftForWeights(ways, /*several_micro_batches=*/true);
+  EXPECT_EQ(bytes.Peak({.whole = 1, .weights_to_come = 0}, 1), 13);
+  EXPECT_EQ(bytes.Peak({.whole = 3, .weights_to_come = 0}, 1), 33);
+  EXPECT_EQ(bytes.Peak({.whole = 3, .weights_to_come = 2}, 1), 41);
+}
+
+/// Seconds of a chunk of a stage in parts, alike for every micro batch.
+WaySpans InParts(double forward, double input, double weight) {
+  WaySpans ways;
+  for (const Way first : {kForwardFirst, kInputSetting, kWeightSetting}) {
+    const double seconds = first == kForwardFirst   ? forward
+                           : first == kInputSetting ? input
+                                                    : weight;
+    ways[first].seconds = ways[first + 1].seconds = seconds;
+  }
+  return ways;
+}
+
+TEST(StageBounds, StagesAlikeTakeTheScheduleItsIdleTime) {
+  for (const Schedule schedule : {Schedule::k1F1B, Schedule::kZeroBubble}) {
+    const PipelineShape shape = {.pp = 4, .vp = 1, .micro_batches = 12};
+    StageSums sums(shape);
+    for (size_t stage = 0; stage < 4; ++stage) sums.Add(stage, InParts(2, 3, 1));
+    EXPECT_DOUBLE_EQ(sums.Busiest(), 72);
+    EXPECT_DOUBLE_EQ(sums.Slowest(schedule, /*longer_weights=*/false),
+                     72 + RowOf(schedule).idle_time(shape, {2, 3, 1}));
+  }
+}
+
+// However much longer the weights' parts are, no step is sooner done than was said.
+TEST(StageBounds, LongerWeightsPartsFillNoMoreThanIsAllowedFor) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> seconds(0.1, 2);
+  for (int round = 0; round < 300; ++round) {
+    const PipelineShape shape = {.pp = 2 + static_cast<int64_t>(random() % 5),
+                                 .vp = 1,
+                                 .micro_batches = 1 + static_cast<int64_t>(random() % 20)};
+    StageSums least(shape);
+    StageSums longer(shape);
+    const bool one_alone = round % 2 == 0;
+    for (size_t stage = 0; stage < static_cast<size_t>(shape.pp); ++stage) {
+      const double forward = seconds(random);
+      const double input = seconds(random);
+      const double weight = seconds(random);
+      const double more = one_alone && stage > 0 ? 0 : seconds(random);
+      least.Add(stage, InParts(forward, input, weight));
+      longer.Add(stage, InParts(forward, input, weight + more));
+    }
+    EXPECT_LE(least.Slowest(Schedule::kZeroBubble, /*longer_weights=*/true),
+              longer.Slowest(Schedule::kZeroBubble, /*longer_weights=*/false) + 1e-9)
+        << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,77 @@
+#include "search/race/retry.h"
+
+#include <gtest/gtest.h>
+
+namespace trimtab {
+namespace {
+
+CandidateRecord Predicted(int64_t peak_mem_bytes) {
+  CandidateRecord candidate;
+  candidate.run.device = "cuda";
+  candidate.closed_form.emplace();
+  candidate.closed_form->peak_mem_bytes = peak_mem_bytes;
+  return candidate;
+}
+
+void Fail(CandidateRecord& candidate, TrialState state) {
+  ++candidate.failures;
+  candidate.last_state = Name(state);
+}
+
+TEST(Retry, WhatExplainsItselfIsBelievedAtOnce) {
+  for (const TrialState state :
+       {TrialState::kOutOfMemory, TrialState::kNumeric, TrialState::kFailed}) {
+    CandidateRecord candidate = Predicted(1);
+    EXPECT_FALSE(HasFailed(candidate));
+    Fail(candidate, state);
+    EXPECT_TRUE(HasFailed(candidate)) << Name(state);
+  }
+}
+
+TEST(Retry, ACrashAndATimeOutAreTriedOnceMore) {
+  for (const TrialState state : {TrialState::kCrashed, TrialState::kTimedOut}) {
+    CandidateRecord candidate = Predicted(1);
+    Fail(candidate, state);
+    EXPECT_FALSE(HasFailed(candidate)) << Name(state);
+    EXPECT_EQ(TimeLimitFactor(candidate), state == TrialState::kTimedOut ? 2 : 1);
+    Fail(candidate, state);
+    EXPECT_TRUE(HasFailed(candidate)) << Name(state);
+  }
+}
+
+TEST(Retry, LostNodesAreNotTheCandidatesFault) {
+  CandidateRecord candidate = Predicted(1);
+  candidate.last_state = Name(TrialState::kLost);
+  candidate.losses = kMostLosses;
+  EXPECT_FALSE(HasFailed(candidate));
+  ++candidate.losses;
+  EXPECT_TRUE(HasFailed(candidate));
+}
+
+TEST(Retry, OutOfMemoryRulesOutWhoNeedsAsMuch) {
+  std::vector<CandidateRecord> candidates = {Predicted(300), Predicted(200), Predicted(100),
+                                             Predicted(200), Predicted(500)};
+  EXPECT_TRUE(FindHopeless(candidates).empty());
+  Fail(candidates[1], TrialState::kOutOfMemory);
+  candidates[1].key = "tp=1";
+  candidates[4].visits.emplace_back();  // it ran: what runs is not ruled out
+  const std::vector<Hopeless> hopeless = FindHopeless(candidates);
+  ASSERT_EQ(hopeless.size(), 2u);
+  EXPECT_EQ(hopeless[0].index, 0u);
+  EXPECT_EQ(hopeless[0].why, "would need 300 B, and tp=1 ran out with 200 B");
+  EXPECT_EQ(hopeless[1].index, 3u);
+}
+
+TEST(Retry, RanksOfOneMachineShareItsMemory) {
+  std::vector<CandidateRecord> candidates = {Predicted(100), Predicted(60)};
+  for (CandidateRecord& candidate : candidates) candidate.run.device = "cpu";
+  candidates[1].run.layout.dp = 2;
+  Fail(candidates[0], TrialState::kOutOfMemory);
+  EXPECT_EQ(FindHopeless(candidates).size(), 1u);
+  candidates[1].run.memory_per_rank_bytes = 1000;
+  candidates[0].run.memory_per_rank_bytes = 1000;
+  EXPECT_TRUE(FindHopeless(candidates).empty());
+}
+
+}  // namespace
+}  // namespace trimtab
