@@ -75,8 +75,10 @@ int64_t StepOfCheckpoint(const std::string& directory);
 /// have been verified; throws StorageError when nothing but damaged ones is left.
 std::string NewestCheckpoint(const std::string& directory);
 
-/// Whether `loaded` is what NewestCheckpoint may find for `directory`.
-bool IsCheckpointOf(const std::string& loaded, const std::string& directory);
+/// Whether `loaded` is the checkpoint at `directory`, or stands beside it and is the newest whole
+/// one. One that was named although a newer one is there begins another run, and replaces nothing
+/// yet.
+bool ContinuesCheckpoint(const std::string& loaded, const std::string& directory);
 
 /// Puts what NewestCheckpoint found, and is whole, in the place that the next save replaces. Throws
 /// StorageError.

@@ -92,12 +92,15 @@ std::unique_ptr<LockFile> LockCheckpoint(const std::string& directory) {
   return lock;
 }
 
-bool IsCheckpointOf(const std::string& loaded, const std::string& directory) {
+bool ContinuesCheckpoint(const std::string& loaded, const std::string& directory) {
   const std::string folder = CheckpointFolder(directory);
-  return std::ranges::any_of(kCheckpointSuffixes, [&](const char* suffix) {
+  const auto is_loaded = [&loaded](const std::string& path) {
     std::error_code ignored;
-    return fs::equivalent(loaded, folder + suffix, ignored);
-  });
+    return fs::equivalent(loaded, path, ignored);
+  };
+  if (is_loaded(folder)) return true;
+  const bool beside = is_loaded(folder + kTemporarySuffix) || is_loaded(folder + kOldSuffix);
+  return beside && is_loaded(NewestCheckpoint(folder));
 }
 
 void PutInPlace(const std::string& loaded, const std::string& directory) {

@@ -82,7 +82,8 @@ class RankLoop {
   bool GoesOnInPlace() {
     if (options_.checkpoint.empty()) return false;
     rank_.Barrier();
-    const bool in_place = rank_.index() == 0 && IsCheckpointOf(options_.load, options_.checkpoint);
+    const bool in_place =
+        rank_.index() == 0 && ContinuesCheckpoint(options_.load, options_.checkpoint);
     if (in_place) PutInPlace(options_.load, options_.checkpoint);
     return rank_.FromFirst(in_place ? 1 : 0) == 1;
   }

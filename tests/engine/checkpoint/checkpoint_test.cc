@@ -224,14 +224,24 @@ TEST(Checkpoint, WhatASaveLeftIsPutInPlace) {
       for (const char* each : {"", ".tmp", ".old"}) std::filesystem::remove_all(path + each);
       if (something_there) WriteAs(path, 2, 1, 5);
       WriteAs(path + suffix, 2, 1, 6);
-      EXPECT_TRUE(IsCheckpointOf(path + suffix, path + "/"));
+      EXPECT_TRUE(ContinuesCheckpoint(path + suffix, path + "/"));
       PutInPlace(path + suffix, path + "/");
       EXPECT_EQ(CheckpointReader(path).header().step, 6) << suffix;
       EXPECT_FALSE(std::filesystem::exists(path + ".tmp")) << suffix;
       EXPECT_FALSE(std::filesystem::exists(path + ".old")) << suffix;
     }
   }
-  EXPECT_FALSE(IsCheckpointOf(path, folder + "/other"));
+  EXPECT_FALSE(ContinuesCheckpoint(path, folder + "/other"));
+}
+
+TEST(Checkpoint, OneThatWasNamedAlthoughANewerIsThereReplacesNothing) {
+  const std::string path = ScratchFolder() + "/checkpoint";
+  WriteAs(path, 2, 1, 6);
+  WriteAs(path + ".old", 2, 1, 5);
+  EXPECT_FALSE(ContinuesCheckpoint(path + ".old", path));
+  EXPECT_TRUE(ContinuesCheckpoint(path, path));
+  WriteBytes(path + "/weights.safetensors", "damaged");
+  EXPECT_TRUE(ContinuesCheckpoint(path + ".old", path));
 }
 
 TEST(Checkpoint, AnEmptiedHeaderIsDamageAndNotNothing) {
