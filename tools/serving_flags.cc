@@ -89,8 +89,9 @@ std::unique_ptr<WeightSource> SourceFlags::OpenWeights() const {
 }
 
 std::unique_ptr<Tokenizer> SourceFlags::FindTokenizer(const WeightSource& weights) const {
-  if (!tokenizer_.empty()) return OpenTokenizer(tokenizer_);
-  if (HasTokenizer(folder())) return OpenTokenizer(folder());
+  const int64_t ids = weights.model().vocab_size;
+  if (!tokenizer_.empty()) return OpenTokenizer(tokenizer_, ids);
+  if (HasTokenizer(folder())) return OpenTokenizer(folder(), ids);
   if (weights.data().empty()) {
     throw UsageError(fmt::format("{}: no tokenizer found; give --tokenizer", folder()));
   }

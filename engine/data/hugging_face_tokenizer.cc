@@ -168,8 +168,9 @@ std::vector<int32_t> PromptPrefix(const HuggingFaceVocabulary& vocabulary, const
 }  // namespace
 
 std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const std::string& path,
-                                                    TokenizerConfig config) {
-  HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path);
+                                                    TokenizerConfig config, int64_t most_ids) {
+  HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path, most_ids);
+  WarnOfLeftOut(vocabulary.left_out, path, most_ids);
   config.eos_token = EndOfDocument(vocabulary, path, config.eos_token);
   config.added_tokens.clear();  // the vocabulary says them itself
   vocabulary.prompt_prefix = PromptPrefix(vocabulary, path, config);

@@ -11,9 +11,11 @@
 namespace trimtab {
 
 /// `content` is that of a tokenizer.json, `path` names it in messages. Where `config` does not say
-/// which token ends a document, it is the only special token there is.
-/// Throws InputError with the JSON path of what is not understood.
+/// which token ends a document, it is the only special token there is. Added tokens whose ids are
+/// not below `most_ids` are left out, with a warning. Throws InputError with the JSON path of what
+/// is not understood.
 std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const std::string& path,
-                                                    TokenizerConfig config);
+                                                    TokenizerConfig config,
+                                                    int64_t most_ids = kMostTokenIds);
 
 }  // namespace trimtab

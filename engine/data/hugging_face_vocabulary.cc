@@ -19,7 +19,8 @@ using nlohmann::json;
 
 class Reader {
  public:
-  Reader(const json& root, const std::string& name) : name_(name) {
+  Reader(const json& root, const std::string& name, int64_t most_ids)
+      : name_(name), most_ids_(most_ids) {
     StrictObject object(root, name + ": $");
     std::string version = "1.0";
     const std::string versions[] = {"1.0"};
@@ -165,6 +166,10 @@ class Reader {
     }
     object.Finish();
     if (content.empty()) object.Refuse("content", "some text");
+    if (id >= most_ids_) {
+      ++out_.left_out;
+      return;
+    }
     const auto known = ids_.find(content);
     if (known == ids_.end()) {
       AddToken(content, id, object.Where("id"), content);
@@ -251,6 +256,7 @@ class Reader {
   }
 
   const std::string& name_;
+  const int64_t most_ids_;
   HuggingFaceVocabulary out_;
   std::unordered_map<std::string, int32_t> ids_;
 };
@@ -265,9 +271,10 @@ std::optional<int32_t> HuggingFaceVocabulary::SpecialId(std::string_view name) c
   return std::nullopt;
 }
 
-HuggingFaceVocabulary ReadHuggingFaceVocabulary(const std::string& text, const std::string& name) {
+HuggingFaceVocabulary ReadHuggingFaceVocabulary(const std::string& text, const std::string& name,
+                                                int64_t most_ids) {
   const json root = ParseJsonText(text, name);
-  return Reader(root, name).Take();
+  return Reader(root, name, most_ids).Take();
 }
 
 }  // namespace trimtab

@@ -39,13 +39,18 @@ struct HuggingFaceVocabulary {
   std::vector<int32_t> prompt_prefix;
 
   std::optional<int32_t> SpecialId(std::string_view name) const;
+  /// How many added tokens have ids that the model lacks.
+  int64_t left_out = 0;
+
   /// The names of all special tokens, in the order of the file.
   std::vector<std::string> special_names;
 };
 
 /// Reads the text of a tokenizer.json; `name` is that of the file in messages. What is not
 /// understood is refused with its JSON path: nothing is guessed and nothing left out. (Truncation
-/// and padding are of calls, not of the vocabulary, and do not apply.) Throws InputError.
-HuggingFaceVocabulary ReadHuggingFaceVocabulary(const std::string& text, const std::string& name);
+/// and padding are of calls, not of the vocabulary, and do not apply.) Only added tokens whose ids
+/// are not below `most_ids`, those of the model, are left out and counted. Throws InputError.
+HuggingFaceVocabulary ReadHuggingFaceVocabulary(const std::string& text, const std::string& name,
+                                                int64_t most_ids);
 
 }  // namespace trimtab

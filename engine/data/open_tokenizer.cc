@@ -61,7 +61,7 @@ TokenizerConfig ConfigBeside(const fs::path& file) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source) {
+std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source, int64_t most_ids) {
   if (source == "byte") return MakeByteTokenizer();
   const fs::path file = FileOf(source);
   const std::string extension = file.extension().string();
@@ -78,8 +78,11 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source) {
   }
   TokenizerConfig config = ConfigBeside(file);
   if (extension == ".json") {
-    return MakeHuggingFaceTokenizer(std::move(content), file.string(), std::move(config));
+    return MakeHuggingFaceTokenizer(std::move(content), file.string(), std::move(config), most_ids);
   }
+  const auto left_out = static_cast<int64_t>(std::erase_if(
+      config.added_tokens, [&](const AddedToken& each) { return each.id >= most_ids; }));
+  WarnOfLeftOut(left_out, file.string(), most_ids);
   return MakeSentencePieceTokenizer(std::move(content), file.string(), std::move(config));
 }
 

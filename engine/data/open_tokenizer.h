@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer_config.h"
 
 namespace trimtab {
 
@@ -12,9 +13,11 @@ namespace trimtab {
 /// known by how its name ends, or a folder with one; of both the latter, which is the original. A
 /// folder with neither may have vocab.json and merges.txt (gpt2_files.h).
 /// What tokenizer_config.json, added_tokens.json and chat_template.jinja in the same folder say
-/// holds too.
-/// Throws InputError.
-std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source);
+/// holds too. Of a model with `most_ids` ids, added tokens beyond them are left out, with a
+/// warning: its makers often add one for padding and no row for it. Their names are text like any
+/// other. Throws InputError.
+std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source,
+                                         int64_t most_ids = kMostTokenIds);
 
 /// Whether `folder` has the files of a tokenizer.
 bool HasTokenizer(const std::string& folder);

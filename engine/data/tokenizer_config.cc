@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -82,6 +83,12 @@ TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& 
     config.added_tokens = AddedTokens(*added, object.Where("added_tokens_decoder"));
   }
   return config;
+}
+
+void WarnOfLeftOut(int64_t count, const std::string& path, int64_t most_ids) {
+  if (count == 0) return;
+  LogWarning("{}: {} added token{} left out: the model has no id above {}", path, count,
+             count == 1 ? " is" : "s are", most_ids - 1);
 }
 
 void ReadAddedTokens(const std::string& text, const std::string& path, TokenizerConfig& config) {

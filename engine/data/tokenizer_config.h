@@ -14,6 +14,7 @@ inline constexpr char kAddedTokensFile[] = "added_tokens.json";
 
 /// The highest id that a file may give a token.
 inline constexpr int64_t kMaxTokenId = (int64_t{1} << 22) - 1;
+inline constexpr int64_t kMostTokenIds = kMaxTokenId + 1;
 
 /// A token that came to a vocabulary later, or of which more is to be said.
 struct AddedToken {
@@ -34,6 +35,10 @@ struct TokenizerConfig {
 
   bool operator==(const TokenizerConfig&) const = default;
 };
+
+/// Warns that `count` added tokens of the tokenizer at `path` are left out, if any are: their ids
+/// are beyond the `most_ids` of the model.
+void WarnOfLeftOut(int64_t count, const std::string& path, int64_t most_ids);
 
 /// Throws InputError with the JSON path of a key whose value is not what it must be.
 TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& path);

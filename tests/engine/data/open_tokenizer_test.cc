@@ -129,6 +129,26 @@ TEST(OpenTokenizer, AddsTokensThatTheConfigurationDoesNotHave) {
   }
 }
 
+TEST(OpenTokenizer, LeavesOutAddedTokensThatTheModelHasNoRowFor) {
+  const std::string folder = ScratchFolder();
+  WriteBytes(folder + "/tokenizer.json", VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2"));
+  WriteBytes(folder + "/tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  const auto whole = OpenTokenizer(folder);
+  const auto without = OpenTokenizer(folder, whole->vocab_size() - 1);
+  EXPECT_EQ(without->vocab_size(), whole->vocab_size() - 1);
+  EXPECT_EQ(whole->SpecialId("<|start|>"), whole->vocab_size() - 1);
+  EXPECT_EQ(without->SpecialId("<|start|>"), std::nullopt);
+  const std::string text = "one <|start|> two<|end|>";
+  EXPECT_EQ(Ids(*without, text), Ids(*whole, text)) << "names are characters there";
+  const std::vector<int32_t> ids = Ids(*without, text, SpecialNames::kTokens);
+  EXPECT_EQ(ids.back(), without->eod_id());
+  EXPECT_EQ(without->Decode(ids), "one <|start|> two");
+  EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer(folder, whole->vocab_size() - 2); }),
+            folder +
+                "/tokenizer.json: $.added_tokens: expected a special token '<|end|>', which "
+                "ends a document");
+}
+
 TEST(OpenTokenizer, KeepsNothingOfTheTokenizerBefore) {
   const std::string folder = ScratchFolder();
   for (const char* name : {"tokenizer.model", "chat_template.jinja", "notes.txt"}) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/data/open_tokenizer.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
 
@@ -147,6 +148,19 @@ TEST_P(SentencePiece, TakesTokensThatWereAdded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, SentencePiece, testing::Values("bpe", "unigram"));
+
+// "<pad>" of 32000 beside Llama 2's 32,000 rows.
+TEST(SentencePieceTokenizer, LeavesOutAddedTokensThatTheModelHasNoRowFor) {
+  const std::string folder = ScratchFolder();
+  WriteBytes(folder + "/tokenizer.model", TrainModel("bpe"));
+  const int64_t pieces = OpenTokenizer(folder)->vocab_size();
+  WriteBytes(folder + "/added_tokens.json", fmt::format(R"({{"<pad>": {}}})", pieces));
+  EXPECT_EQ(OpenTokenizer(folder)->vocab_size(), pieces + 1);
+  const auto tokenizer = OpenTokenizer(folder, pieces);
+  EXPECT_EQ(tokenizer->vocab_size(), pieces);
+  EXPECT_EQ(tokenizer->SpecialId("<pad>"), std::nullopt);
+  EXPECT_EQ(tokenizer->Decode(Ids(*tokenizer, "a<pad>", SpecialNames::kTokens)), "a<pad>");
+}
 
 TEST(SentencePieceTokenizer, RefusesWhatIsNoModelOrNoId) {
   EXPECT_THROW(MakeSentencePieceTokenizer("not a model", "t.model", {}), InputError);
