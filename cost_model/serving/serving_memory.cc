@@ -97,7 +97,9 @@ int64_t ServingMemoryModel::BlocksWithin(int64_t limit_bytes, const EngineLimits
     const int64_t other = stage->weights + stage->spare_cache;
     if (other >= room) return 0;
     const int64_t left = room - other - StepBytes(*stage, step);
-    blocks = std::min(blocks, left <= 0 ? 0 : left / stage->block_bytes);
+    if (left <= 0) return 0;
+    // A stage without layers has no cache.
+    if (stage->block_bytes > 0) blocks = std::min(blocks, left / stage->block_bytes);
   }
   return blocks;
 }

@@ -62,12 +62,15 @@ CopySeconds CopySecondsOf(const ServingConfig& config, const CopyRates& rates) {
 
 ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index) {
   ServiceLoad share;
-  if (load.concurrency > 0) {
+  const bool closed = load.concurrency > 0;
+  if (closed) {
     share.concurrency = load.concurrency / replicas + (index < load.concurrency % replicas);
   }
-  for (auto i = static_cast<size_t>(index); i < load.requests.size();
-       i += static_cast<size_t>(replicas)) {
-    share.requests.push_back(load.requests[i]);
+  // Of a closed loop, the requests of a replica are those of its clients, who take turns.
+  const auto turns = static_cast<size_t>(closed ? load.concurrency : replicas);
+  for (size_t i = 0; i < load.requests.size(); ++i) {
+    const size_t replica = i % turns % static_cast<size_t>(replicas);
+    if (replica == static_cast<size_t>(index)) share.requests.push_back(load.requests[i]);
   }
   return share;
 }
@@ -133,6 +136,7 @@ std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingCon
   const int64_t shares = config.prefill > 0 ? 1 : replicas;
   for (int64_t i = 0; i < shares; ++i) {
     const ServiceLoad share = ShareOf(load, shares, i);
+    if (share.requests.empty()) continue;
     const auto goes_on = [&](double now_s, const std::vector<LoadOutcome>& so_far) {
       return watch({outcomes, so_far, now_s});
     };

@@ -48,6 +48,7 @@ std::vector<float> WholeParameter(const WeightSource& source, const ParameterSpe
       static_cast<size_t>(spec.partition.full_rows * spec.partition.full_columns));
   // One rank's shard is the whole, but for padding behind it.
   source.Read({.spec = &spec, .begin = 0, .values = values});
+  if (IsQuantized(spec)) RequireFinite(spec, values);
   return values;
 }
 

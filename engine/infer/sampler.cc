@@ -57,9 +57,12 @@ int32_t Likeliest(std::span<const float> logits) {
 }
 
 std::vector<float> Weights(std::span<const float> logits, float highest, double temperature) {
+  // Lower temperatures draw the likeliest as well, and times infinity its distance of 0 is no
+  // number.
+  constexpr double kColdest = 1e-30;
   std::vector<float> weights(logits.size());
-  SpanExp(logits.size(), logits.data(), highest, static_cast<float>(1.0 / temperature),
-          weights.data());
+  SpanExp(logits.size(), logits.data(), highest,
+          static_cast<float>(1.0 / std::max(temperature, kColdest)), weights.data());
   return weights;
 }
 

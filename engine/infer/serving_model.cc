@@ -138,6 +138,7 @@ void ServingModel::Place(Parameter& parameter, std::span<const float> values,
 
 void ServingModel::Pack(Parameter& parameter, WeightFormat format, std::span<const float> values) {
   const ParameterSpec& spec = parameter.spec;
+  if (ScalesOf(format, spec.columns) > 0) RequireFinite(spec, values);
   AllocatePacked(device_, format, parameter);
   const int64_t absorbed = spec.absorbed_rows;
   const auto size = static_cast<size_t>(spec.rows / spec.multiplied * spec.columns);

@@ -1,7 +1,9 @@
 #include "engine/infer/weight_source.h"
 
+#include <cmath>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/checkpoint/hugging_face_reader.h"
 #include "engine/infer/quantized_weights.h"
 #include "engine/train/checkpointing.h"
@@ -54,6 +56,14 @@ class HuggingFaceWeights final : public WeightSource {
 };
 
 }  // namespace
+
+void RequireFinite(const ParameterSpec& spec, std::span<const float> values) {
+  for (const float value : values) {
+    if (std::isfinite(value)) continue;
+    throw InputError(fmt::format("{}: a weight is {}; expected finite numbers, as rounding needs",
+                                 spec.name.view(), value));
+  }
+}
 
 std::unique_ptr<WeightSource> OpenCheckpointWeights(const std::string& directory) {
   if (IsQuantized(directory)) return std::make_unique<QuantizedWeights>(directory);

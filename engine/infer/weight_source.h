@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ class WeightSource {
   /// Prefix of the dataset that the model was trained on; empty where that is not known.
   virtual std::string data() const { return {}; }
 };
+
+/// Throws InputError unless all `values` of the parameter are finite: of others no scale can be
+/// chosen, and rounding would hide them.
+void RequireFinite(const ParameterSpec& spec, std::span<const float> values);
 
 /// A checkpoint of a training run, or what `trimtab quantize` wrote. Throws StorageError (a damaged
 /// checkpoint), InputError.

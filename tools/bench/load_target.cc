@@ -47,6 +47,8 @@ class EventReader {
     line.remove_prefix(kData.size());
     if (line.starts_with("[DONE]")) {
       done_ = true;
+      // Tokens without text, as special ones are, show at the end alone.
+      if (outcome_.arrivals_s.empty() && outcome_.tokens > 0) outcome_.arrivals_s.push_back(now);
       return;
     }
     const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);

@@ -14,8 +14,8 @@ namespace {
 /// where a template is written out as a whole.
 class Writer {
  public:
-  explicit Writer(const Tokenizer& tokenizer)
-      : tokenizer_(tokenizer), tokens_(tokenizer.prompt_prefix()) {}
+  Writer(const Tokenizer& tokenizer, std::vector<int32_t> begin)
+      : tokenizer_(tokenizer), tokens_(std::move(begin)) {}
 
   Writer& Text(std::string_view text) {
     text_ += text;
@@ -122,6 +122,7 @@ struct Known {
   const char* end;                     // the one that ends an answer; null: the end of a document
   std::vector<const char*> stops;      // texts that end an answer
   std::vector<const char*> signature;  // in the Jinja texts that say the same
+  const char* foreign;                 // in texts that share the signature and say another; or null
   void (*write)(const Messages&, Writer&);
 };
 
@@ -132,21 +133,24 @@ const std::vector<Known>& AllKnown() {
        "<|im_end|>",
        {},
        {"<|im_start|>", "<|im_end|>"},
+       "<|im_sep|>",  // Phi-4
        WriteChatMl},
       {"gemma",
        {"<start_of_turn>", "<end_of_turn>"},
        "<end_of_turn>",
        {},
        {"<start_of_turn>"},
+       nullptr,
        WriteGemma},
-      {"llama-2", {"<s>", "</s>"}, nullptr, {}, {"[INST]", "<<SYS>>"}, WriteLlama2},
+      {"llama-2", {"<s>", "</s>"}, nullptr, {}, {"[INST]", "<<SYS>>"}, nullptr, WriteLlama2},
       {"llama-3",
        {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
        "<|eot_id|>",
        {},
        {"<|start_header_id|>", "<|eot_id|>"},
+       nullptr,
        WriteLlama3},
-      {"plain", {}, nullptr, {"\nUser:"}, {}, WritePlain},
+      {"plain", {}, nullptr, {"\nUser:"}, {}, nullptr, WritePlain},
   };
   return kKnown;
 }
@@ -157,6 +161,13 @@ const Known& FindKnown(std::string_view name) {
   }
   throw UsageError(
       fmt::format("unknown chat template '{}'{}", name, SuggestName(name, ChatTemplate::Names())));
+}
+
+/// Whether a Jinja text writes the token that begins a text: nothing else would.
+bool BeginsAText(std::string_view jinja) {
+  constexpr std::string_view kBegins[] = {"bos_token", "<s>", "<bos>", "<|begin_of_text|>"};
+  return std::ranges::any_of(
+      kBegins, [&](std::string_view each) { return jinja.find(each) != std::string_view::npos; });
 }
 
 /// A system message may come first; then user and assistant take turns, and the user is last.
@@ -186,8 +197,9 @@ const std::vector<std::string>& ChatTemplate::Names() {
   return kNames;
 }
 
-ChatTemplate::ChatTemplate(std::string_view name, const Tokenizer& tokenizer)
+ChatTemplate::ChatTemplate(std::string_view name, const Tokenizer& tokenizer, bool begins)
     : name_(FindKnown(name).name), tokenizer_(tokenizer) {
+  if (begins) begin_ = tokenizer.prompt_prefix();
   for (const char* special : FindKnown(name).special) {
     if (tokenizer.SpecialId(special)) continue;
     throw InputError(
@@ -200,7 +212,8 @@ ChatTemplate::ChatTemplate(std::string_view name, const Tokenizer& tokenizer)
 std::string ChatTemplate::Recognise(std::string_view jinja) {
   for (const Known& known : AllKnown()) {
     const auto has = [&](const char* part) { return jinja.find(part) != std::string_view::npos; };
-    if (!known.signature.empty() &&
+    const bool other = known.foreign != nullptr && has(known.foreign);
+    if (!known.signature.empty() && !other &&
         std::all_of(known.signature.begin(), known.signature.end(), has)) {
       return known.name;
     }
@@ -211,7 +224,7 @@ std::string ChatTemplate::Recognise(std::string_view jinja) {
 ChatPrompt ChatTemplate::Render(const std::vector<ChatMessage>& messages) const {
   CheckTurns(messages);
   const Known& known = FindKnown(name_);
-  Writer writer(tokenizer_);
+  Writer writer(tokenizer_, begin_);
   known.write(messages, writer);
   ChatPrompt prompt = {writer.Take(), {tokenizer_.eod_id()}, {}};
   if (known.end != nullptr) prompt.stop_tokens.push_back(*tokenizer_.SpecialId(known.end));
@@ -224,7 +237,9 @@ std::unique_ptr<ChatTemplate> FindChatTemplate(const std::string& name, const To
   if (!name.empty()) return std::make_unique<ChatTemplate>(name, tokenizer);
   const std::string jinja = tokenizer.chat_template();
   const std::string known = ChatTemplate::Recognise(jinja);
-  if (!known.empty()) return std::make_unique<ChatTemplate>(known, tokenizer);
+  if (!known.empty()) {
+    return std::make_unique<ChatTemplate>(known, tokenizer, BeginsAText(jinja));
+  }
   why = fmt::format("{}; expected --chat-template with one of {}",
                     jinja.empty() ? "no chat template came with this model"
                                   : "the chat template of this model is none that is known",

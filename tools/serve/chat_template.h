@@ -29,9 +29,11 @@ class ChatTemplate {
   /// "chatml", "gemma", "llama-2", "llama-3", "plain".
   static const std::vector<std::string>& Names();
 
-  /// The template `name`, for `tokenizer`, which must outlive this. Throws InputError when the
-  /// vocabulary lacks one of its special tokens.
-  ChatTemplate(std::string_view name, const Tokenizer& tokenizer);
+  /// The template `name`, for `tokenizer`, which must outlive this. Conversations begin
+  /// as every prompt does, if at all: templates of models write the token that begins a text, or
+  /// leave it out.
+  /// Throws InputError when the vocabulary lacks one of its special tokens.
+  ChatTemplate(std::string_view name, const Tokenizer& tokenizer, bool begins = true);
 
   /// The name of the known template that the Jinja text `jinja` writes, by the tokens it names; ""
   /// if it is none of them.
@@ -46,6 +48,7 @@ class ChatTemplate {
  private:
   std::string name_;
   const Tokenizer& tokenizer_;
+  std::vector<int32_t> begin_;  // of every conversation
 };
 
 /// The template of `name`, or, where that is empty, the one that came with the tokenizer. None of

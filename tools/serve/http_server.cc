@@ -210,11 +210,18 @@ class HttpServer::Impl {
         return SetError(response, 400, "a body in several parts; expected a JSON object",
                         "invalid_request_error");
       }
+      const auto most = static_cast<size_t>(options_.max_body_bytes);
       std::string body;
-      const bool whole = read([&body](const char* data, size_t size) {
-        body.append(data, size);
-        return true;
+      bool fits = true;  // a body in chunks does not say its length before
+      const bool whole = read([&](const char* data, size_t size) {
+        fits = size <= most - body.size();
+        if (fits) body.append(data, size);
+        return fits;
       });
+      if (!fits) {
+        return SetError(response, 413, MessageOf(request, 413, options_.max_body_bytes),
+                        "invalid_request_error");
+      }
       if (whole) Generate(endpoint, request, body, response);  // else the library sets a status
     });
   }
@@ -268,6 +275,7 @@ class HttpServer::Impl {
       return Write(*generation, sink);
     };
     const char* type = generation->stream ? "text/event-stream" : "application/json";
+    response.status = 200;  // the library would take a range for asked, which a POST cannot
     // How long it will be nobody knows before. HTTP/1.0 has no chunks: there it ends with the
     // connection.
     if (request.version == "HTTP/1.0") {
@@ -344,11 +352,16 @@ class HttpServer::Impl {
   void CountTokens(const Generation& generation, size_t count, Clock::time_point& last) {
     if (count == 0) return;
     const auto now = Clock::now();
-    if (last == Clock::time_point{}) {
+    const bool first = last == Clock::time_point{};
+    if (first) {
       stats_.AddFirstToken(std::chrono::duration<double>(now - generation.start).count());
-    } else {
-      stats_.AddBetweenTokens(std::chrono::duration<double>(now - last).count() /
-                              static_cast<double>(count));
+      last = now;
+    }
+    // Tokens that came together share the time since those before them.
+    const size_t gaps = first ? count - 1 : count;
+    const double seconds = std::chrono::duration<double>(now - last).count();
+    for (size_t i = 0; i < gaps; ++i) {
+      stats_.AddBetweenTokens(seconds / static_cast<double>(gaps));
     }
     last = now;
   }

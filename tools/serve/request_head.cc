@@ -65,6 +65,10 @@ HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes,
       return {413, MessageOf(request, 413, max_body_bytes)};
     }
   }
+  // The library would wait for what may still come.
+  if (request.method == "POST" && begin == end && !request.has_header("Transfer-Encoding")) {
+    return {411, "no Content-Length; expected a JSON object as the body"};
+  }
   return {};
 }
 

@@ -117,6 +117,15 @@ TEST_P(ServingMemoryTest, BlocksFillWhatIsLeft) {
   EXPECT_EQ(memory.BlocksWithin(memory.weight_bytes(), config.limits), 0);
 }
 
+TEST(ServingMemory, StagesWithoutLayersLeaveRoomForAll) {
+  ServingConfig config = ConfigOf({"gpt2", "pp=4", WeightFormat::kF32, DType::kF32});
+  config.model.num_layers = 3;
+  config = ResolveServing(config);
+  ServingMemoryModel memory(config, DeviceKind::kCpu, /*threads=*/1, /*draft_threads=*/1);
+  const int64_t limit = memory.Of(config.limits, 100).total();
+  EXPECT_EQ(memory.BlocksWithin(limit, config.limits), 100);
+}
+
 // What moves of a sequence from one replica to another is what the fullest rank has of it.
 TEST_P(ServingMemoryTest, ABlockIsCopiedWhole) {
   const ServingConfig config = ResolveServing(ConfigOf(GetParam()));

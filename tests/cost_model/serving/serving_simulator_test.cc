@@ -261,6 +261,27 @@ TEST(SimulateServing, RefusesWhatTheEngineWould) {
   EXPECT_EQ(served.outcomes[1].tokens, 1);
 }
 
+// Requests of a closed loop go where its clients are.
+TEST(ShareOf, GivesEachReplicaItsClientsAndTheirRequests) {
+  for (const int64_t concurrency : {0, 1, 3, 4, 7}) {
+    const int64_t replicas = 4;
+    ServiceLoad load = {.requests = {}, .concurrency = concurrency};
+    for (int64_t i = 0; i < 84; ++i) load.requests.push_back({.prompt_tokens = i});
+    int64_t clients = 0;
+    size_t requests = 0;
+    for (int64_t i = 0; i < replicas; ++i) {
+      const ServiceLoad share = ShareOf(load, replicas, i);
+      clients += share.concurrency;
+      requests += share.requests.size();
+      const int64_t turns = concurrency == 0 ? replicas : concurrency;
+      const int64_t its = concurrency == 0 ? 1 : share.concurrency;
+      EXPECT_EQ(std::ssize(share.requests), 84 * its / turns) << concurrency;
+    }
+    EXPECT_EQ(clients, concurrency);
+    EXPECT_EQ(requests, load.requests.size());
+  }
+}
+
 TEST(ServingRatesOf, RefusesBf16OnGpusWithoutIt) {
   const HardwareProfile profile = BuiltinProfile("v100-32gb");
   const ServingEngine& engine = *ServingEngineOf("trimtab", "");

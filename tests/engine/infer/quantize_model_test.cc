@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "engine/base/error.h"
 #include "engine/infer/calibration.h"
@@ -83,6 +84,42 @@ double LargestDifference(const std::vector<float>& a, const std::vector<float>& 
     largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
   }
   return largest;
+}
+
+class DamagedWeights final : public WeightSource {
+ public:
+  explicit DamagedWeights(const WeightSource& whole) : whole_(whole) {}
+  const ModelConfig& model() const override { return whole_.model(); }
+  const std::map<std::string, std::vector<float>>& buffers() const override {
+    return whole_.buffers();
+  }
+  void Read(const TensorSlice& slice) const override {
+    whole_.Read(slice);
+    if (IsQuantized(*slice.spec)) slice.values[1] = std::numeric_limits<float>::quiet_NaN();
+  }
+
+ private:
+  const WeightSource& whole_;
+};
+
+// The largest number of a row is looked for with <, which is false of what is no number.
+TEST(QuantizeModelTest, WeightsThatAreNoNumbersAreRefused) {
+  const GoldenWeights whole("gpt2");
+  const DamagedWeights weights(whole);
+  for (const WeightFormat format : kFormats) {
+    const auto message = [](const std::function<void()>& act) {
+      return MessageOf<InputError>(act);
+    };
+    const std::string rounded =
+        message([&] { QuantizeModel(weights, {.weights = format}, ScratchFolder()); });
+    EXPECT_NE(rounded.find("a weight is nan; expected finite numbers"), std::string::npos);
+    ServingConfig config;
+    config.model = whole.model();
+    config.weights = format;
+    config.limits = {.sequences = 1, .tokens_per_step = 8, .sequence_length = 8};
+    const std::string served = message([&] { RankRunner(ResolveServing(config), weights); });
+    EXPECT_NE(served.find("a weight is nan; expected finite numbers"), std::string::npos) << served;
+  }
 }
 
 TEST(QuantizeModelTest, ServesTheSameOnAnyLayout) {

@@ -157,6 +157,18 @@ TEST(Sampler, NeverDrawsWhatHasNoProbability) {
   }
 }
 
+// 1 / temperature is beyond float's range.
+TEST(Sampler, TakesTheLikeliestAtAnyLowTemperature) {
+  const std::vector<float> logits = {1, 3, 2.9f, -4};
+  for (const double temperature : {1e-5, 1e-30, 1e-40, 1e-300}) {
+    for (SamplingOptions options : {SamplingOptions{}, SamplingOptions{.top_k = 2},
+                                    SamplingOptions{.top_p = 0.5}, SamplingOptions{.min_p = 0.1}}) {
+      options.temperature = temperature;
+      EXPECT_EQ(SampleToken(logits, {}, options).id, 1) << temperature;
+    }
+  }
+}
+
 TEST(Sampler, RefusesLogitsThatAreNoNumbers) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();

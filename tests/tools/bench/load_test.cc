@@ -49,6 +49,11 @@ TEST(Load, OfAServerAndOfAnEngineIsTheSame) {
   EXPECT_THROW(MakeHttpTarget({.url = url + "/v1"}), UsageError);
   EXPECT_THROW(MakeHttpTarget({.url = "http://"}), UsageError);
   EXPECT_EQ(MakeHttpTarget({.url = url + "/"})->Run({0, 4, 4}, {1, 2, 3, 4}).failure, "");
+  // Tokens that end a document are no text; they came all the same.
+  const LoadOutcome silent = over_http->Run({0, 4, 4}, {256, 256, 256, 256});
+  EXPECT_EQ(silent.failure, "");
+  EXPECT_EQ(silent.tokens, 4);
+  EXPECT_EQ(silent.arrivals_s.size(), 1u);
   server.Drain();
   while (!server.finished()) std::this_thread::sleep_for(milliseconds(5));
   const LoadOutcome refused = over_http->Run({0, 4, 4}, {1, 2, 3, 4});

@@ -99,6 +99,8 @@ TEST(ChatTemplate, IsRecognisedByItsTokens) {
   EXPECT_EQ(ChatTemplate::Recognise("{{'<start_of_turn>' + role}}"), "gemma");
   EXPECT_EQ(ChatTemplate::Recognise("{{'[INST] <<SYS>>'}}"), "llama-2");
   EXPECT_EQ(ChatTemplate::Recognise("{{'<|user|>'}}"), "");
+  EXPECT_EQ(ChatTemplate::Recognise("{{'<|im_start|>user<|im_sep|>x<|im_end|>'}}"), "")
+      << "Phi-4's";
   EXPECT_EQ(ChatTemplate::Recognise(""), "");
   std::string why;
   EXPECT_EQ(FindChatTemplate("", *Vocabulary("<|im_start|><|im_end|>"), why)->name(), "chatml");
@@ -106,6 +108,22 @@ TEST(ChatTemplate, IsRecognisedByItsTokens) {
   EXPECT_EQ(why,
             "the chat template of this model is none that is known; expected --chat-template "
             "with one of chatml, gemma, llama-2, llama-3, plain");
+}
+
+// A model's template writes the token that begins a text itself, if it was taught with one.
+TEST(ChatTemplate, BeginsAsTheModelsOwnDoes) {
+  std::string why;
+  for (const auto& [jinja, begins] : {std::pair("{{ bos_token }}<|im_start|><|im_end|>", true),
+                                      std::pair("<|im_start|><|im_end|>", false)}) {
+    const auto tokenizer = Vocabulary(jinja);
+    ASSERT_FALSE(tokenizer->prompt_prefix().empty());
+    const auto talk = FindChatTemplate("", *tokenizer, why)->Render({{"user", "x"}});
+    EXPECT_EQ(talk.tokens.front() == tokenizer->prompt_prefix().front(), begins) << jinja;
+  }
+  const auto tokenizer = Vocabulary("<|im_start|><|im_end|>");
+  EXPECT_EQ(FindChatTemplate("chatml", *tokenizer, why)->Render({{"user", "x"}}).tokens.front(),
+            tokenizer->prompt_prefix().front())
+      << "nothing says otherwise of one that was named";
 }
 
 TEST(ChatTemplate, RefusesWhatItCannotWrite) {

@@ -128,6 +128,23 @@ std::string SendRaw(int port, const std::string& bytes, Then then) {
   return answer;
 }
 
+// Its length is not known before.
+TEST_F(HttpServerTest, RefusesBodiesInChunksThatAreTooLarge) {
+  Start({.max_body_bytes = 4096});
+  const std::string chunked = "-H 'Transfer-Encoding: chunked' -H 'Expect:'";
+  EXPECT_EQ(Post("/v1/completions", Completion(), chunked).status, 200);
+  const Reply large = Post("/v1/completions", Completion() + std::string(5000, ' '), chunked);
+  EXPECT_EQ(large.status, 413);
+  EXPECT_NE(large.body.find("expected at most 4096 bytes"), std::string::npos) << large.body;
+}
+
+TEST_F(HttpServerTest, AnswersAllOfItWhateverRangeAPostAsksFor) {
+  Start();
+  const Reply reply = Post("/v1/completions", Completion(), "-H 'Range: bytes=0-5'");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.parsed()["choices"][0]["text"], "hello hel");
+}
+
 std::string Head(const std::string& line, const std::string& more = "") {
   return line + "\r\nHost: x\r\n" + more + "\r\n";
 }
@@ -146,7 +163,8 @@ TEST_F(HttpServerTest, RefusesLengthsAtOnce) {
         Case{"Content-Length: 65537\r\n", 413, "at most 4096 bytes"},
         Case{"Content-Length: 4097\r\nExpect: 100-continue\r\n", 413, "at most 4096 bytes"},
         Case{"Content-Length: 99999999999999999999\r\n", 413, "at most 4096"},
-        Case{"Content-Length: 5\r\nContent-Length: 6\r\n", 400, "expected one"}}) {
+        Case{"Content-Length: 5\r\nContent-Length: 6\r\n", 400, "expected one"},
+        Case{"", 411, "no Content-Length; expected a JSON object as the body"}}) {
     const std::string answer =
         SendRaw(server_->port(), Head("POST /v1/completions HTTP/1.1", bad.headers), Then::kWait);
     EXPECT_TRUE(answer.starts_with(fmt::format("HTTP/1.1 {} ", bad.status)))
