@@ -165,6 +165,7 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
                                        int64_t log_offset, const std::function<bool()>& cancelled) {
   TrialOutcome outcome;
   int64_t read = -1;  // bytes of the results file that hold no line of this visit
+  bool seen = false;
   const auto finished = [&] {
     const int64_t size = LogBytes(request.results_path);
     if (size == read) return false;
@@ -185,6 +186,14 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
   bool ended = false;
   bool killed = false;
   while (!finished()) {
+    // What a worker writes to a file that was deleted, nobody will read.
+    std::error_code ignored;
+    const bool there = std::filesystem::exists(request.results_path, ignored);
+    if (seen && !there) {
+      run.Cancel();
+      throw StorageError(request.results_path + ": was deleted while a trial was running");
+    }
+    seen = there;
     if (ended) {
       // The message first: what the launcher then says of the end is no word of the worker's.
       const std::string last_words = said();

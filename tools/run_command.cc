@@ -217,7 +217,9 @@ int Report(ExitCode code, const std::string& message) {
   // launcher ends all with the first that leaves: so the others let the first one speak.
   constexpr std::chrono::seconds kTimeToSpeak{2};
   if (Speaks()) {
-    fmt::print(stderr, "trimtab: {}\n", OneLine(message));
+    // The exit code tells even where stderr takes nothing, on which fmt::print would throw.
+    const std::string line = fmt::format("trimtab: {}\n", OneLine(message));
+    std::fputs(line.c_str(), stderr);
   } else {
     std::this_thread::sleep_for(kTimeToSpeak);
   }

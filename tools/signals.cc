@@ -115,7 +115,8 @@ StopLevel RequestedStop() {
 
 int StopExitCode() {
   const int signal = first_signal;
-  return signal == 0 || signal == SIGUSR1 ? 0 : 128 + signal;
+  const bool of_starter = signal == SIGUSR1 && FindMpiLaunch();
+  return signal == 0 || of_starter ? 0 : 128 + signal;
 }
 
 void IgnoreFileSizeSignal() { std::signal(SIGXFSZ, SIG_IGN); }

@@ -60,17 +60,19 @@ CopySeconds CopySecondsOf(const ServingConfig& config, const CopyRates& rates) {
   };
 }
 
+int64_t ReplicaOf(const ServiceLoad& load, int64_t replicas, size_t request) {
+  auto turn = static_cast<int64_t>(request);
+  if (load.concurrency > 0) turn %= load.concurrency;
+  return turn % replicas;
+}
+
 ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index) {
   ServiceLoad share;
-  const bool closed = load.concurrency > 0;
-  if (closed) {
+  if (load.concurrency > 0) {
     share.concurrency = load.concurrency / replicas + (index < load.concurrency % replicas);
   }
-  // Of a closed loop, the requests of a replica are those of its clients, who take turns.
-  const auto turns = static_cast<size_t>(closed ? load.concurrency : replicas);
   for (size_t i = 0; i < load.requests.size(); ++i) {
-    const size_t replica = i % turns % static_cast<size_t>(replicas);
-    if (replica == static_cast<size_t>(index)) share.requests.push_back(load.requests[i]);
+    if (ReplicaOf(load, replicas, i) == index) share.requests.push_back(load.requests[i]);
   }
   return share;
 }
@@ -136,7 +138,10 @@ std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingCon
   const int64_t shares = config.prefill > 0 ? 1 : replicas;
   for (int64_t i = 0; i < shares; ++i) {
     const ServiceLoad share = ShareOf(load, shares, i);
-    if (share.requests.empty()) continue;
+    if (share.requests.empty()) {  // fewer clients than replicas
+      outcomes.emplace_back();
+      continue;
+    }
     const auto goes_on = [&](double now_s, const std::vector<LoadOutcome>& so_far) {
       return watch({outcomes, so_far, now_s});
     };

@@ -23,7 +23,11 @@ ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& 
 /// their shares at once, and the fullest has most. It does not need `config` later.
 CopySeconds CopySecondsOf(const ServingConfig& config, const CopyRates& rates);
 
-/// Requests that replica `index` of `replicas` gets, in turn, and its share of the clients.
+/// The replica that gets a request, by its place in the load: they take turns; of a closed loop,
+/// the clients do, and so do the replicas that these belong to.
+int64_t ReplicaOf(const ServiceLoad& load, int64_t replicas, size_t request);
+
+/// Requests that replica `index` of `replicas` gets, and its share of the clients.
 ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index);
 
 struct ServingPrediction {

@@ -60,7 +60,8 @@ struct TensorSlice {
 };
 
 /// Whether a checkpoint may be put at `directory`: it is not there, empty, or a checkpoint, header
-/// and all, and nothing else. Throws StorageError otherwise. Ask before a long run, not after it.
+/// and all, and nothing else; and what a save puts beside it replaces nothing else either. Throws
+/// StorageError otherwise. Ask before a long run, not after it.
 void CheckCheckpointTarget(const std::string& directory);
 
 /// Makes the folder that saving to `directory` would write first, and removes it again. Throws

@@ -55,9 +55,11 @@ void Replace(const std::string& temporary, const std::string& directory) {
   RemoveCheckpointFolder(old);
 }
 
-}  // namespace
+/// What of a checkpoint must be there for it to be known as one.
+enum class Wholeness { kWhole, kPerhapsCutShort };
 
-void CheckCheckpointTarget(const std::string& directory) {
+/// Throws StorageError unless `directory` is not there, empty, or a checkpoint and nothing else.
+void RequireReplaceable(const std::string& directory, Wholeness wholeness) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
   if (status.type() == fs::file_type::not_found) return;
@@ -72,7 +74,8 @@ void CheckCheckpointTarget(const std::string& directory) {
                     directory, name));
   };
   // Without a header, the others' names are those of any model's tokenizer or weights.
-  const bool ours = fs::exists(fs::path(directory) / kHeaderFile, error);
+  const bool ours = wholeness == Wholeness::kPerhapsCutShort ||
+                    fs::exists(fs::path(directory) / kHeaderFile, error);
   const std::vector<std::string> names = CheckpointFileNames();
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
@@ -81,6 +84,15 @@ void CheckCheckpointTarget(const std::string& directory) {
   if (error) {
     throw StorageError(fmt::format("{}: cannot list it: {}", directory, error.message()));
   }
+}
+
+}  // namespace
+
+void CheckCheckpointTarget(const std::string& directory) {
+  RequireReplaceable(directory, Wholeness::kWhole);
+  const std::string folder = CheckpointFolder(directory);
+  RequireReplaceable(folder + kTemporarySuffix, Wholeness::kPerhapsCutShort);
+  RequireReplaceable(folder + kOldSuffix, Wholeness::kWhole);
 }
 
 std::unique_ptr<LockFile> LockCheckpoint(const std::string& directory) {

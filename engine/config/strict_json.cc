@@ -1,5 +1,8 @@
 #include "engine/config/strict_json.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -108,10 +111,14 @@ nlohmann::json ParseJsonText(const std::string& text, const std::string& name) {
 }
 
 nlohmann::json ReadJsonFile(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
   const auto refuse = [&path] {
     throw InputError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
   };
+  // A pipe may be read, as of a shell's <(...); but one to which nobody writes is not waited for.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) refuse();
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(::fdopen(fd, "rb"), std::fclose);
   if (file == nullptr) refuse();
   std::string text;
   std::vector<char> chunk(static_cast<size_t>(kMiB));

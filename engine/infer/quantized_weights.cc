@@ -11,6 +11,7 @@
 #include "engine/base/io/file.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/slice_runs.h"
+#include "engine/checkpoint/xxh64.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -18,7 +19,7 @@ namespace {
 
 constexpr char kHeaderFile[] = "quantized.json";
 constexpr char kWeightsFile[] = "weights.safetensors";
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 constexpr std::array<WeightFormat, 3> kFormats = {WeightFormat::kF8, WeightFormat::kInt8,
                                                   WeightFormat::kInt4};
 
@@ -79,6 +80,8 @@ QuantizedWeights::QuantizedWeights(const std::string& directory)
   format_ =
       kFormats[static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
   model_ = ModelConfigFromJson(*object.Find("model", Need::kRequired), object.Where("model"));
+  std::string xxh64;
+  object.Text("weights_xxh64", xxh64, Need::kRequired);
   if (const nlohmann::json* buffers = object.Find("buffers")) {
     try {
       buffers->get_to(buffers_);
@@ -87,6 +90,11 @@ QuantizedWeights::QuantizedWeights(const std::string& directory)
     }
   }
   object.Finish();
+  if (const std::string found = Xxh64Hex(MappedFile(file_.path()).bytes()); found != xxh64) {
+    throw InputError(
+        fmt::format("{}: xxh64 {}; expected {}: it was damaged or replaced since it was written",
+                    file_.path(), found, xxh64));
+  }
 }
 
 void QuantizedWeights::Read(const TensorSlice& slice) const {
@@ -152,7 +160,7 @@ QuantizedWriter::QuantizedWriter(const std::string& directory, WeightFormat form
                                  const WeightSource& source,
                                  std::span<const ParameterSpec* const> specs,
                                  const std::vector<std::string>& scaled)
-    : format_(format) {
+    : directory_(directory), format_(format) {
   TRIMTAB_ASSERT(std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end(),
                  "{} is not quantised", Name(format));
   std::vector<SafetensorsEntry> entries;
@@ -173,15 +181,10 @@ QuantizedWriter::QuantizedWriter(const std::string& directory, WeightFormat form
   file_ = std::make_unique<SafetensorsWriter>(
       directory + "/" + kWeightsFile, std::move(entries),
       std::map<std::string, std::string>{{"weights", std::string(Name(format))}});
-  nlohmann::json header = {{"schema_version", kSchemaVersion},
-                           {"weights", Name(format)},
-                           {"model", ToJson(source.model())}};
-  if (!source.buffers().empty()) header["buffers"] = source.buffers();
-  const std::string text = header.dump(1) + "\n";
-  File file = File::Create(directory + "/" + kHeaderFile);
-  file.Append(std::as_bytes(std::span(text)));
-  file.Sync();
-  file.Close();
+  header_ = {{"schema_version", kSchemaVersion},
+             {"weights", Name(format)},
+             {"model", ToJson(source.model())}};
+  if (!source.buffers().empty()) header_["buffers"] = source.buffers();
 }
 
 void QuantizedWriter::Write(const ParameterSpec& spec, std::span<const float> values,
@@ -206,6 +209,12 @@ void QuantizedWriter::Write(const ParameterSpec& spec, std::span<const float> va
 
 int64_t QuantizedWriter::Finish() {
   file_->Finish();
+  header_["weights_xxh64"] = Xxh64Hex(MappedFile(directory_ + "/" + kWeightsFile).bytes());
+  const std::string text = header_.dump(1) + "\n";
+  File file = File::Create(directory_ + "/" + kHeaderFile);
+  file.Append(std::as_bytes(std::span(text)));
+  file.Sync();
+  file.Close();
   return bytes_;
 }
 

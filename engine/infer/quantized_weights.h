@@ -1,8 +1,9 @@
 // Weights in few bits, in a folder that any layout serves from:
 //
-//   quantized.json        {"schema_version": 1, "weights": "int4", "model": {...}, "buffers":
-//   {...}} weights.safetensors   of each parameter NAME, whole and without padding, either NAME in
-//   fp32, or
+//   quantized.json        {"schema_version": 2, "weights": "int4", "model": {...},
+//                         "weights_xxh64": "...", "buffers": {...}}
+//   weights.safetensors   of each parameter NAME, whole and without padding, either NAME in fp32,
+//   or
 //                         where tokens are multiplied by it its numbers NAME, of int8, fp8 (e4m3)
 //                         or int4 (two columns to a byte, the first one in the lower half), their
 //                         scales NAME.scales [rows, groups] in fp32, and, where columns were
@@ -12,6 +13,7 @@
 
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,7 @@ bool IsQuantized(const ParameterSpec& spec);
 
 class QuantizedWeights final : public WeightSource {
  public:
-  /// Throws InputError.
+  /// Throws InputError, also for weights that are not those that were written.
   explicit QuantizedWeights(const std::string& directory);
 
   const ModelConfig& model() const override { return model_; }
@@ -67,7 +69,9 @@ class QuantizedWriter {
   int64_t Finish();
 
  private:
+  std::string directory_;
   WeightFormat format_;
+  nlohmann::json header_;
   std::unique_ptr<SafetensorsWriter> file_;
   int64_t bytes_ = 0;
 };

@@ -2,20 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/base/units.h"
 #include "engine/infer/acceptance.h"
 
 namespace trimtab {
-namespace {
-
-/// Of a replica, in a closed loop.
-int64_t ClientsOf(const ServiceLoad& load, int64_t replicas, int64_t replica) {
-  return load.concurrency / replicas + (replica < load.concurrency % replicas ? 1 : 0);
-}
-
-}  // namespace
-
 BestCases::BestCases(const ServingPredictor& predictor, const ServiceLoad& load,
                      const ServingConfig& config)
     : predictor_(predictor),
@@ -141,10 +133,9 @@ std::vector<double> BestCases::FirstTokens(const BestCaseOf& of) const {
     // client's second request comes, nobody knows; nor which of several that compute prompts alone
     // gets a request.
     if (of.prefill > 1) continue;
-    const int64_t turn = static_cast<int64_t>(i) / replicas;
-    const int64_t replica = static_cast<int64_t>(i) % replicas;
     const bool open = load_.concurrency == 0;
-    if (!open && turn >= ClientsOf(load_, replicas, replica)) continue;
+    if (!open && std::cmp_greater_equal(i, load_.concurrency)) continue;
+    const int64_t replica = ReplicaOf(load_, replicas, i);
     const double sent_s = open ? each.at_s : 0;
     const double steps = prompt.rows() / static_cast<double>(tokens_per_step);
     prompt.outputs = 0;
@@ -243,13 +234,13 @@ LoadReport BestCases::Outlook(const LoadReport& best, const BestCaseOf& of,
                               const ServingProgress& progress) const {
   std::vector<double> first_s =
       first_tokens_.at({of.limits.tokens_per_step, of.replicas, of.prefill});
-  const auto shares = static_cast<size_t>(of.shares());
+  std::vector<size_t> turns(static_cast<size_t>(of.shares()));  // of each replica's requests
   std::vector<double> last_s(first_s.size());
   const double begun_s = load_.requests.front().at_s;
   double duration_s = best.duration_s;
   for (size_t i = 0; i < first_s.size(); ++i) {
-    const size_t replica = i % shares;
-    const size_t turn = i / shares;
+    const auto replica = static_cast<size_t>(ReplicaOf(load_, of.shares(), i));
+    const size_t turn = turns[replica]++;
     const bool done = replica < progress.replicas.size();
     const LoadOutcome* known = done ? &progress.replicas[replica][turn]
                                : replica == progress.replicas.size() ? &progress.outcomes[turn]

@@ -155,6 +155,15 @@ int64_t Database::last_insert_id() const { return sqlite3_last_insert_rowid(hand
 
 int64_t Database::changes() const { return sqlite3_changes64(handle_); }
 
+void Database::RequireInPlace() {
+  // SQLite goes on with a deleted file, and all that it then writes is lost.
+  int moved = 0;
+  sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  if (moved != 0) {
+    throw StorageError(path_ + ": was deleted or replaced while it was in use");
+  }
+}
+
 void Database::Transaction(const std::function<void()>& body) {
   Execute("BEGIN IMMEDIATE");
   try {
@@ -168,6 +177,7 @@ void Database::Transaction(const std::function<void()>& body) {
     }
     throw;
   }
+  RequireInPlace();
   Changed();
 }
 

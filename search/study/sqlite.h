@@ -72,6 +72,9 @@ class Database {
   }
 
  private:
+  /// Throws StorageError when the path no longer names the open file.
+  void RequireInPlace();
+
   std::string path_;
   sqlite3* handle_ = nullptr;
   std::function<void()> after_write_;

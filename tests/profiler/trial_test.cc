@@ -13,6 +13,7 @@
 
 #include "engine/base/error.h"
 #include "profiler/launch/child_process.h"
+#include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {
 namespace {
@@ -183,6 +184,17 @@ TEST_F(TrialTest, WhatTheKernelEndedForMemoryRanOut) {
   EXPECT_EQ(outcome.state, TrialState::kOutOfMemory) << outcome.message;
   EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
   EXPECT_NE(outcome.message.find("for want of memory"), std::string::npos) << outcome.message;
+}
+
+// The worker would write to a file that nobody reads.
+TEST_F(TrialTest, AResultsFileThatIsDeletedEndsTheTrial) {
+  std::ofstream(folder_ + "/results") << "";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(
+      MessageOf<StorageError>([&] { Run("rm \"$4\"; echo $$ > \"$2.pid\"; exec sleep 30\n"); }),
+      folder_ + "/results: was deleted while a trial was running");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  ExpectGone(folder_ + "/results.run.json.pid");
 }
 
 TEST_F(TrialTest, CancellingKillsTheTrial) {

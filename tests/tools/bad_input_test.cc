@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 
+#include "engine/checkpoint/checkpoint.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/tools/bad_input.h"
 #include "tests/tools/run_cli.h"
@@ -274,19 +276,40 @@ TEST_F(BadInputTest, AFlagWithoutAValueIsRefused) {
   EXPECT_EQ(result.err, "trimtab: --model has no value; expected one\n");
 }
 
-TEST_F(BadInputTest, AFullStdoutIsAStorageError) {
-  const int saved = ::dup(STDOUT_FILENO);
+/// What `run` returns while the stream takes nothing.
+int WhileFull(int stream, const std::function<int()>& run) {
+  const int saved = ::dup(stream);
   const int full = ::open("/dev/full", O_WRONLY);
-  ::dup2(full, STDOUT_FILENO);
-  testing::internal::CaptureStderr();
-  const char* argv[] = {"trimtab", "models"};
-  const int code = RunCommand(2, argv);
-  const std::string err = testing::internal::GetCapturedStderr();
-  ::dup2(saved, STDOUT_FILENO);
+  ::dup2(full, stream);
+  const int code = run();
+  ::dup2(saved, stream);
   ::close(saved);
   ::close(full);
-  EXPECT_EQ(code, 7);
+  return code;
+}
+
+TEST_F(BadInputTest, AFullStdoutIsAStorageError) {
+  const char* argv[] = {"trimtab", "models"};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(WhileFull(STDOUT_FILENO, [&] { return RunCommand(2, argv); }), 7);
+  const std::string err = testing::internal::GetCapturedStderr();
   EXPECT_NE(err.find("cannot write to stdout"), std::string::npos) << err;
+}
+
+TEST_F(BadInputTest, AnErrorThatNobodyReadsHasItsExitCode) {
+  const char* argv[] = {"trimtab", "data", "info", "nofile"};
+  EXPECT_EQ(WhileFull(STDERR_FILENO, [&] { return RunCommand(4, argv); }), 3);
+}
+
+TEST_F(BadInputTest, WhatWasTrainedIsSavedWhereNobodyReads) {
+  const std::string config = folder_ + "/run.json";
+  const std::string checkpoint = folder_ + "/unread";
+  const char* argv[] = {"trimtab", "train",        "--config",        config.c_str(),
+                        "--json",  "--checkpoint", checkpoint.c_str()};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(WhileFull(STDOUT_FILENO, [&] { return RunCommand(7, argv); }), 7);
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(StepOfCheckpoint(checkpoint), 1);
 }
 
 TEST_F(BadInputTest, ACheckpointOfAnotherRunIsNotReplaced) {

@@ -110,6 +110,23 @@ TEST(Signals, AHangUpAsksToStopUnlessItIsIgnored) {
   testing::internal::GetCapturedStderr();
 }
 
+// mpirun's ranks get it from their starter, whose exit code counts.
+TEST(Signals, TheStartersOwnIsAnExitCodeWhereNobodyStartedThis) {
+  CatchStopSignals(StopNotice::kNone);
+  std::raise(SIGUSR1);
+  EXPECT_EQ(RequestedStop(), StopLevel::kDrain);
+  EXPECT_EQ(StopExitCode(), 128 + SIGUSR1);
+  ::setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  ::setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1);
+  ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+  EXPECT_EQ(StopExitCode(), 0);
+  for (const char* name : {"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"}) {
+    ::unsetenv((std::string("OMPI_COMM_WORLD_") + name).c_str());
+  }
+  ReleaseStopSignals();
+}
+
 // Kernels that are compiled while a program runs keep values there.
 TEST(Signals, LeaveWhatIsBelowTheStackAlone) {
   CatchStopSignals(StopNotice::kNone);

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <csignal>
+#include <exception>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -91,9 +93,19 @@ class TrainCommand : public Command {
     }
     GoOn();
     Progress progress(output);
-    options_.stop_requested = [] { return ToStopSignal(RequestedStop()); };
+    // Where nobody reads stdout any more, what was trained is saved before the command says so.
+    std::signal(SIGPIPE, SIG_IGN);
+    std::exception_ptr unread;
+    options_.stop_requested = [&unread] {
+      const StopSignal asked = ToStopSignal(RequestedStop());
+      return unread && asked == StopSignal::kNone ? StopSignal::kDrain : asked;
+    };
     options_.on_step = [&](const TrainingStep& step) {
-      ShowStep(run, output, progress, step);
+      try {
+        if (!unread) ShowStep(run, output, progress, step);
+      } catch (const StorageError&) {
+        unread = std::current_exception();
+      }
       trained_ = true;
     };
     options_.on_save = [&](int64_t step, double seconds) {
@@ -106,6 +118,7 @@ class TrainCommand : public Command {
                                run.data.empty() ? "synthetic tokens" : run.data));
     const TrainingSummary summary = RunTraining(run, options_);
     progress.Clear();
+    if (unread) std::rethrow_exception(unread);
     return Finish(run, summary);
   }
 

@@ -39,7 +39,8 @@ File& File::operator=(File&& other) noexcept {
 }
 
 File File::OpenForReading(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe would be waited for until somebody writes to it.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) throw InputError(fmt::format("{}: cannot open it: {}", path, Reason()));
   File file(fd, path);
   struct stat status {};

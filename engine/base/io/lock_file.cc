@@ -37,6 +37,11 @@ std::unique_ptr<LockFile> LockFile::Take(const std::string& path) {
     if (fd < 0) {
       throw StorageError(fmt::format("{}: cannot create it: {}", path, std::strerror(errno)));
     }
+    struct stat status {};
+    if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > 0) {
+      ::close(fd);
+      throw StorageError(fmt::format("{}: is in the way of a lock; expected no such file", path));
+    }
     std::unique_ptr<LockFile> lock(new LockFile(fd, path));
     int failed = 0;
     do {

@@ -13,7 +13,8 @@
 namespace trimtab {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe would be waited for until somebody writes to it.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) {
     throw InputError(fmt::format("{}: cannot open it: {}", path, std::strerror(errno)));
   }

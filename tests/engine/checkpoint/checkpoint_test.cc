@@ -185,6 +185,22 @@ TEST(Checkpoint, ALeftoverOfACrashIsNoObstacle) {
   EXPECT_EQ(CheckpointReader(folder + "/checkpoint").header().step, 5);
 }
 
+// What stands where a save puts its files is not always what a save has left.
+TEST(Checkpoint, NothingElseBesideItIsReplaced) {
+  for (const char* suffix : {".tmp", ".old"}) {
+    const std::string path = ScratchFolder() + "/checkpoint";
+    std::filesystem::create_directories(path + suffix);
+    WriteBytes(path + suffix + "/notes", "precious");
+    const std::string message = MessageOf<StorageError>([&] { WriteAs(path, 2, 1, 5); });
+    EXPECT_EQ(message.find(path + suffix + ": holds 'notes'"), 0u) << message;
+    EXPECT_EQ(ReadBytes(path + suffix + "/notes"), "precious");
+    std::filesystem::remove_all(path + suffix);
+    WriteBytes(path + suffix, "precious");
+    EXPECT_EQ(MessageOf<StorageError>([&] { WriteAs(path, 2, 1, 5); }).find(path + suffix), 0u);
+    EXPECT_EQ(ReadBytes(path + suffix), "precious");
+  }
+}
+
 // Whatever moment of a save the process died in.
 TEST(Checkpoint, TheNewestWholeOneIsFound) {
   const std::string folder = ScratchFolder();

@@ -1,11 +1,16 @@
 #include "engine/config/strict_json.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/base/error.h"
 #include "tests/engine/config/error_text.h"
@@ -136,6 +141,22 @@ TEST(ReadJsonFile, RefusesWhatCannotBeRead) {
   EXPECT_EQ(ErrorText<InputError>([] { ReadJsonFile("no/such/file.json"); }),
             "no/such/file.json: cannot be read: No such file or directory");
   EXPECT_EQ(ErrorText<InputError>([] { ReadJsonFile("/"); }), "/: cannot be read: Is a directory");
+}
+
+TEST(ReadJsonFile, ReadsPipesButWaitsForNobodyToOpenThem) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(ErrorText<InputError>([&path] { ReadJsonFile(path); }).find("not JSON"),
+            std::string::npos);
+  const int both = ::open(path.c_str(), O_RDWR);
+  ASSERT_EQ(::write(both, "[1]", 3), 3);
+  std::thread writer([both] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ::close(both);
+  });
+  EXPECT_EQ(ReadJsonFile(path), nlohmann::json({1}));
+  writer.join();
+  std::remove(path.c_str());
 }
 
 TEST(ReadJsonFile, RefusesAHugeFileWithoutReadingAllOfIt) {

@@ -253,9 +253,13 @@ TEST(QuantizedWeightsTest, RefusesWhatIsDamaged) {
   };
   refused("{", "quantized.json");
   refused(with("\"int8\"", "\"int3\""), "$.weights");
-  refused(with("\"schema_version\": 1", "\"schema_version\": 2"), "$.schema_version");
+  refused(with("\"schema_version\": 2", "\"schema_version\": 1"), "$.schema_version");
   refused(with("\"weights\"", "\"wieghts\""), "weights");
   refused(with("\"int8\"", "\"fp8\""), "expected fp8");
+  std::string bytes = ReadBytes(folder + "/weights.safetensors");
+  bytes[bytes.size() - 100] ^= 1;
+  WriteBytes(folder + "/weights.safetensors", bytes);
+  refused(header, "it was damaged or replaced since it was written");
 }
 
 }  // namespace

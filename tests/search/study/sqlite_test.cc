@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "engine/base/error.h"
+#include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {
 namespace {
@@ -41,6 +42,21 @@ TEST_F(SqliteTest, TransactionsAreAllOrNothing) {
   }),
                std::runtime_error);
   EXPECT_EQ(database.QueryInt("SELECT count(*) FROM t"), 1);
+}
+
+// SQLite goes on with a file that nobody can open any more.
+TEST_F(SqliteTest, AFileThatWasDeletedIsNoStudy) {
+  Database database(path_, /*create=*/true);
+  database.Execute("CREATE TABLE t (x INTEGER) STRICT");
+  const auto insert = [&] {
+    database.Transaction([&] { database.Execute("INSERT INTO t VALUES (1)"); });
+  };
+  insert();
+  std::filesystem::rename(path_, path_ + ".elsewhere");
+  EXPECT_EQ(MessageOf<StorageError>(insert),
+            path_ + ": was deleted or replaced while it was in use");
+  std::filesystem::rename(path_ + ".elsewhere", path_);
+  insert();
 }
 
 TEST_F(SqliteTest, ANameOfSqlitesOwnIsAFile) {

@@ -1,5 +1,7 @@
 #include "engine/base/io/file.h"
 
+#include <sys/stat.h>
+
 #include "engine/base/error.h"
 #include "tests/engine/data/data_test_util.h"
 
@@ -105,6 +107,11 @@ TEST(File, RefusesWhatIsNotAFile) {
   EXPECT_THROW(MappedFile{"/nonexistent"}, InputError);
   EXPECT_THROW(MappedFile{ScratchFolder()}, InputError);
   EXPECT_THROW(ReadTextFile("/dev/zero", 100), InputError);
+  // Opening one waits for a writer, unless it is asked not to.
+  const std::string pipe = ScratchFolder() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(File::OpenForReading(pipe), InputError);
+  EXPECT_THROW(MappedFile{pipe}, InputError);
 }
 
 TEST(ReadTextFile, RefusesMoreThanItsLimit) {

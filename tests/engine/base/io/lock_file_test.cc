@@ -39,6 +39,9 @@ TEST(LockFile, SaysWhereItCannotBe) {
   WriteBytes(folder + "/file", "x");
   EXPECT_NE(MessageOf<StorageError>([&] { LockFile::Take(folder + "/file/lock"); }).find("/file"),
             std::string::npos);
+  EXPECT_EQ(MessageOf<StorageError>([&] { LockFile::Take(folder + "/file"); }),
+            folder + "/file: is in the way of a lock; expected no such file");
+  EXPECT_EQ(ReadBytes(folder + "/file"), "x");
 }
 
 }  // namespace
