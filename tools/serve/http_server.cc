@@ -357,12 +357,7 @@ class HttpServer::Impl {
       stats_.AddFirstToken(std::chrono::duration<double>(now - generation.start).count());
       last = now;
     }
-    // Tokens that came together share the time since those before them.
-    const size_t gaps = first ? count - 1 : count;
-    const double seconds = std::chrono::duration<double>(now - last).count();
-    for (size_t i = 0; i < gaps; ++i) {
-      stats_.AddBetweenTokens(seconds / static_cast<double>(gaps));
-    }
+    stats_.AddBetweenTokens(std::chrono::duration<double>(now - last).count(), count - first);
     last = now;
   }
 

@@ -50,9 +50,9 @@ void ServerStats::AddFirstToken(double seconds) {
   first_token_.Add(seconds);
 }
 
-void ServerStats::AddBetweenTokens(double seconds) {
+void ServerStats::AddBetweenTokens(double seconds, size_t gaps) {
   const std::lock_guard lock(mutex_);
-  between_tokens_.Add(seconds);
+  for (size_t i = 0; i < gaps; ++i) between_tokens_.Add(seconds / static_cast<double>(gaps));
 }
 
 void ServerStats::AddRequest(double seconds) {

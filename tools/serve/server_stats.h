@@ -34,7 +34,8 @@ class ServerStats {
   void CountAnswer(const std::string& path, int status);
   void CountAbort();
   void AddFirstToken(double seconds);
-  void AddBetweenTokens(double seconds);
+  /// Of `gaps` tokens that came together: they share the time since the one before them.
+  void AddBetweenTokens(double seconds, size_t gaps);
   void AddRequest(double seconds);
 
   std::string Text(const EngineMetrics& engine, int64_t in_flight) const;

@@ -169,6 +169,7 @@ TEST_F(HttpServerTest, ShowsItsModelAndItsCounts) {
        {"trimtab_generated_tokens_total 9\n",
         "trimtab_http_requests_total{path=\"/v1/completions\",status=\"200\"} 1\n",
         "trimtab_time_to_first_token_seconds_count 1\n",
+        "trimtab_time_between_tokens_seconds_count 8\n",
         "trimtab_request_seconds_bucket{le=\"+Inf\"} 1\n"}) {
     EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
   }
