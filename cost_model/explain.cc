@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cost_model/hardware/numerics.h"
+#include "cost_model/prices/message_price.h"
 #include "cost_model/prices/price.h"
 #include "engine/base/error.h"
 #include "engine/comm/process_groups.h"
@@ -19,11 +20,24 @@ std::string Of(const char* name, Origin origin) {
   return fmt::format("{} ({})", name, Name(origin));
 }
 
+/// Messages at the bandwidths of the links, without latency.
+MessagePrice MessagesOfLight(const RunConfig& run, const Cluster& cluster) {
+  HardwareProfile profile = cluster.profile;
+  profile.link_latency_s.value = profile.network_latency_s.value = 0;
+  profile.link_efficiency.value = profile.network_efficiency.value = 1;
+  SoftwareStack stack = cluster.stack;
+  stack.network.value = 1;
+  return MessagePrice(profile, cluster.ranks_per_node, stack, run.model.moe);
+}
+
 /// Adds up what a rank does in a step.
 class ExplainRecorder final : public Recorder {
  public:
   ExplainRecorder(const RunConfig& run, const Cluster& cluster, const Pricer& pricer)
-      : layout_(run.layout), cluster_(cluster), pricer_(pricer) {}
+      : layout_(run.layout),
+        cluster_(cluster),
+        pricer_(pricer),
+        messages_(MessagesOfLight(run, cluster)) {}
 
   void EnterPiece(const PieceRecord& piece) override { piece_ = piece; }
   void BeginOp(const OpRecord& op) override {
@@ -47,18 +61,16 @@ class ExplainRecorder final : public Recorder {
     const int64_t stride = StrideOf(message.group, layout_);
     part.seconds += pricer_.Seconds(message, stride);
     const HardwareProfile& profile = cluster_.profile;
-    const double ways = message.kind == CollectiveKind::kAllReduce ? 2 : 1;
-    const double bytes = ways * static_cast<double>(message.bytes);
     if (pricer_.measured(message)) {  // ranks of one machine copy through its memory
-      part.light_s += bytes / profile.memory_bandwidth.value;
+      const double ways = message.kind == CollectiveKind::kAllReduce ? 2 : 1;
+      part.light_s += ways * static_cast<double>(message.bytes) / profile.memory_bandwidth.value;
       part.priced_by = Of("tables of this machine", Origin::kMeasured);
       return;
     }
     const int64_t domain = std::max(cluster_.ranks_per_node, profile.link_domain);
     const bool within = stride * message.ranks <= domain;
     const Quantity& wire = within ? profile.link_bandwidth : profile.network_bandwidth;
-    const auto ports = static_cast<double>(within ? 1 : std::max<int64_t>(1, domain / stride));
-    part.light_s += bytes / (wire.value * ports);
+    part.light_s += messages_.Seconds(message, stride);
     if (!part.priced_by.empty()) return;
     const Quantity& efficiency = within ? profile.link_efficiency : profile.network_efficiency;
     part.priced_by = Of(within ? "link_bandwidth" : "network_bandwidth", wire.origin) + ", " +
@@ -103,6 +115,7 @@ class ExplainRecorder final : public Recorder {
   const ParallelConfig& layout_;
   const Cluster& cluster_;
   const Pricer& pricer_;
+  MessagePrice messages_;
   PieceRecord piece_;
   std::map<std::string, ExplainedPart> parts_;
 };

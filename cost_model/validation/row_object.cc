@@ -71,10 +71,11 @@ void RowObject::Number(const char* key, double& value, double max) {
   if (found == nullptr) return;
   if (!found->is_number()) object_.Refuse(key, "a number");
   const auto number = found->get<double>();
-  if (number >= 0 && number <= max) {
+  constexpr double kLeast = 1e-12;  // of what is not 0: smaller than anything that is measured
+  if (number == 0 || (number >= kLeast && number <= max)) {
     value = number;
   } else {
-    Unusable(key, fmt::format("is no number from 0 to {}", max));
+    Unusable(key, fmt::format("is no number from {} to {}", kLeast, max));
   }
 }
 
