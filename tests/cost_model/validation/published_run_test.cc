@@ -108,6 +108,8 @@ TEST_F(PublishedRunFile, AValueThatNoRunCanHaveSkipsItsRowAlone) {
   EXPECT_NE(why({{"model", {{"layers", -3}}}}).find("model.layers"), std::string::npos);
   EXPECT_NE(why({{"layout", {{"zero_stage", 4}}}}).find("layout.zero_stage"), std::string::npos);
   EXPECT_NE(why({{"measured", {{"mfu", 49.3}}}}).find("measured.mfu"), std::string::npos);
+  EXPECT_NE(why({{"measured", {{"step_time_s", 1e-310}}}}).find("measured.step_time_s"),
+            std::string::npos);
   EXPECT_EQ(why({{"recompute", "some"}}), "recompute: \"some\" is nothing that is known");
   EXPECT_NE(why({{"model", {{"ffn_kind", "kan"}}}}).find("ffn_kind"), std::string::npos);
   EXPECT_NE(why({{"year", "soon"}}).find("year"), std::string::npos);
