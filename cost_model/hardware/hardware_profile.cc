@@ -101,6 +101,12 @@ double PeakOf16Bits(const HardwareProfile& profile) {
   return 0;
 }
 
+double VisibleMemory(const HardwareProfile& profile) {
+  constexpr double kGib = 1.073741824;
+  constexpr double kShown = 0.99;
+  return profile.memory_bytes.value * kGib * kShown;
+}
+
 std::string ToString(const Mode& mode) { return fmt::format("{}x{}", mode.ranks, mode.threads); }
 
 std::string InWords(const Mode& mode) {

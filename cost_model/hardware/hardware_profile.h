@@ -173,6 +173,10 @@ struct HardwareProfile {
 /// FLOP/s of products in 16 bits: bf16's, or fp16's where a GPU has no bf16; 0 = neither is known.
 double PeakOf16Bits(const HardwareProfile& profile);
 
+/// Bytes of a GPU's memory that its driver shows. Datasheets count in GiB and say GB, and
+/// the driver keeps about 1 %: 85.0e9 of an "80 GB" H100, 150.1e9 of a "141 GB" H200.
+double VisibleMemory(const HardwareProfile& profile);
+
 /// Strict JSON. `where` prefixes error messages. Throws InputError.
 HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::string& where);
 nlohmann::json ToJson(const HardwareProfile& profile);

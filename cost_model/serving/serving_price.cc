@@ -62,12 +62,6 @@ ServingBreakdown& ServingBreakdown::operator+=(const ServingBreakdown& other) {
   return *this;
 }
 
-double VisibleMemory(const HardwareProfile& profile) {
-  constexpr double kGib = 1.073741824;
-  constexpr double kShown = 0.99;
-  return profile.memory_bytes.value * kGib * kShown;
-}
-
 CopyRates CopyRatesOf(const HardwareProfile& profile, bool in_one_node) {
   if (profile.device == "cpu") {
     const double rate = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value;

@@ -11,10 +11,6 @@
 
 namespace trimtab {
 
-/// Bytes of a GPU's memory that its driver shows. Datasheets count in GiB and say GB, and
-/// the driver keeps about 1 %: 85.0e9 of an "80 GB" H100, 150.1e9 of a "141 GB" H200.
-double VisibleMemory(const HardwareProfile& profile);
-
 /// Where the seconds of a step go.
 struct ServingBreakdown {
   double dense_s = 0;    // products but those of experts and the head

@@ -6,7 +6,6 @@
 
 #include "cost_model/dry_run/dry_run.h"
 #include "cost_model/hardware/numerics.h"
-#include "cost_model/serving/serving_price.h"
 #include "engine/base/error.h"
 
 namespace trimtab {

@@ -278,5 +278,9 @@ TEST(HardwareProfile, PeaksAreOfSumsInFp32) {
   EXPECT_FALSE(BuiltinProfile("t4").peak_flops.contains("bf16"));
 }
 
+TEST(VisibleMemory, IsWhatDriversShow) {
+  EXPECT_NEAR(VisibleMemory(BuiltinProfile("h100-sxm")), 85.0e9, 0.1e9);  // nvidia-smi, "80 GB"
+}
+
 }  // namespace
 }  // namespace trimtab

@@ -212,9 +212,5 @@ TEST(ServingPrice, RefusesAProfileWithoutAPeak) {
                UsageError);
 }
 
-TEST(VisibleMemory, IsWhatDriversShow) {
-  EXPECT_NEAR(VisibleMemory(MadeUpGpu()), 85.0e9, 0.1e9);  // nvidia-smi of an H100 80 GB
-}
-
 }  // namespace
 }  // namespace trimtab
