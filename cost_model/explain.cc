@@ -20,9 +20,10 @@ std::string Of(const char* name, Origin origin) {
   return fmt::format("{} ({})", name, Name(origin));
 }
 
-/// Messages at the bandwidths of the links, without latency.
-MessagePrice MessagesOfLight(const RunConfig& run, const Cluster& cluster) {
+/// Messages at the bandwidth of the network, and `link_bandwidth` within it, without latency.
+MessagePrice MessagesOfLight(const RunConfig& run, const Cluster& cluster, double link_bandwidth) {
   HardwareProfile profile = cluster.profile;
+  profile.link_bandwidth.value = link_bandwidth;
   profile.link_latency_s.value = profile.network_latency_s.value = 0;
   profile.link_efficiency.value = profile.network_efficiency.value = 1;
   SoftwareStack stack = cluster.stack;
@@ -37,7 +38,8 @@ class ExplainRecorder final : public Recorder {
       : layout_(run.layout),
         cluster_(cluster),
         pricer_(pricer),
-        messages_(MessagesOfLight(run, cluster)) {}
+        messages_(MessagesOfLight(run, cluster, cluster.profile.link_bandwidth.value)),
+        copies_(MessagesOfLight(run, cluster, cluster.profile.memory_bandwidth.value)) {}
 
   void EnterPiece(const PieceRecord& piece) override { piece_ = piece; }
   void BeginOp(const OpRecord& op) override {
@@ -62,16 +64,15 @@ class ExplainRecorder final : public Recorder {
     part.seconds += pricer_.Seconds(message, stride);
     const HardwareProfile& profile = cluster_.profile;
     if (pricer_.measured(message)) {  // ranks of one machine copy through its memory
-      const double ways = message.kind == CollectiveKind::kAllReduce ? 2 : 1;
-      part.light_s += ways * static_cast<double>(message.bytes) / profile.memory_bandwidth.value;
+      part.light_s += copies_.Seconds(message, stride);
       part.priced_by = Of("tables of this machine", Origin::kMeasured);
       return;
     }
+    part.light_s += messages_.Seconds(message, stride);
+    if (!part.priced_by.empty()) return;
     const int64_t domain = std::max(cluster_.ranks_per_node, profile.link_domain);
     const bool within = stride * message.ranks <= domain;
     const Quantity& wire = within ? profile.link_bandwidth : profile.network_bandwidth;
-    part.light_s += messages_.Seconds(message, stride);
-    if (!part.priced_by.empty()) return;
     const Quantity& efficiency = within ? profile.link_efficiency : profile.network_efficiency;
     part.priced_by = Of(within ? "link_bandwidth" : "network_bandwidth", wire.origin) + ", " +
                      Of(within ? "link_efficiency" : "network_efficiency", efficiency.origin);
@@ -115,7 +116,8 @@ class ExplainRecorder final : public Recorder {
   const ParallelConfig& layout_;
   const Cluster& cluster_;
   const Pricer& pricer_;
-  MessagePrice messages_;
+  MessagePrice messages_;  // through links and network
+  MessagePrice copies_;    // through the memory of one machine
   PieceRecord piece_;
   std::map<std::string, ExplainedPart> parts_;
 };

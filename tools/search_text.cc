@@ -178,7 +178,8 @@ std::string VerdictText(const SearchResult& result) {
   const RaceRules& rules = result.rules;
   const std::string percent = fmt::format("{:.3g} %", 100 * rules.indifference);
   const std::string loss =
-      fmt::format("it is expected to be {:.2f} % {} than the true best",
+      fmt::format("it is expected to {} {:.2f} % {} than the true best",
+                  rules.objective == Objective::kThroughput ? "be" : "take",
                   100 * result.race.expected_loss, WorseInWords(rules.objective));
   std::string tied;
   for (const size_t index : result.race.With(Standing::kTied)) {

@@ -1,9 +1,7 @@
 // The rates of GPUs and engines that serve, inside the program; the build generates the .cc.
 #pragma once
 
-#include <span>
-
-#include "cost_model/hardware/builtin_profiles.h"
+#include "cost_model/hardware/embedded_json.h"
 
 namespace trimtab {
 

@@ -71,8 +71,14 @@ ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index) {
   if (load.concurrency > 0) {
     share.concurrency = load.concurrency / replicas + (index < load.concurrency % replicas);
   }
-  for (size_t i = 0; i < load.requests.size(); ++i) {
-    if (ReplicaOf(load, replicas, i) == index) share.requests.push_back(load.requests[i]);
+  // Turn after turn of all clients, or all at once, without a look at what others get.
+  const int64_t count = std::ssize(load.requests);
+  const int64_t turn = load.concurrency > 0 ? load.concurrency : count;
+  if (index >= turn) return share;
+  for (int64_t first = 0; first < count; first += turn) {
+    for (int64_t i = first + index; i < std::min(first + turn, count); i += replicas) {
+      share.requests.push_back(load.requests[static_cast<size_t>(i)]);
+    }
   }
   return share;
 }

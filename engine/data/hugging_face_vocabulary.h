@@ -39,11 +39,10 @@ struct HuggingFaceVocabulary {
   std::vector<int32_t> prompt_prefix;
 
   std::optional<int32_t> SpecialId(std::string_view name) const;
-  /// How many added tokens have ids that the model lacks.
-  int64_t left_out = 0;
-
   /// The names of all special tokens, in the order of the file.
   std::vector<std::string> special_names;
+  /// How many added tokens have ids that the model lacks.
+  int64_t left_out = 0;
 };
 
 /// Reads the text of a tokenizer.json; `name` is that of the file in messages. What is not

@@ -2,9 +2,9 @@
 //
 //   quantized.json        {"schema_version": 2, "weights": "int4", "model": {...},
 //                         "weights_xxh64": "...", "buffers": {...}}
-//   weights.safetensors   of each parameter NAME, whole and without padding, either NAME in fp32,
-//   or
-//                         where tokens are multiplied by it its numbers NAME, of int8, fp8 (e4m3)
+//   weights.safetensors   of each parameter NAME, whole and without padding, either NAME in fp32
+//                         or, where tokens are multiplied by it, its numbers NAME, of int8, fp8
+//                         (e4m3)
 //                         or int4 (two columns to a byte, the first one in the lower half), their
 //                         scales NAME.scales [rows, groups] in fp32, and, where columns were
 //                         scaled too, NAME.input_scales [columns]

@@ -1,6 +1,8 @@
 #include "engine/infer/weight_source.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -58,11 +60,14 @@ class HuggingFaceWeights final : public WeightSource {
 }  // namespace
 
 void RequireFinite(const ParameterSpec& spec, std::span<const float> values) {
-  for (const float value : values) {
-    if (std::isfinite(value)) continue;
-    throw InputError(fmt::format("{}: a weight is {}; expected finite numbers, as rounding needs",
-                                 spec.name.view(), value));
-  }
+  const auto is_finite = [](float value) {
+    return std::fabs(value) <= std::numeric_limits<float>::max();
+  };
+  int others = 0;  // added up without a branch, as vector code
+  for (const float value : values) others |= is_finite(value) ? 0 : 1;
+  if (others == 0) return;
+  throw InputError(fmt::format("{}: a weight is {}; expected finite numbers, as rounding needs",
+                               spec.name.view(), *std::ranges::find_if_not(values, is_finite)));
 }
 
 std::unique_ptr<WeightSource> OpenCheckpointWeights(const std::string& directory) {

@@ -29,10 +29,9 @@ class ChatTemplate {
   /// "chatml", "gemma", "llama-2", "llama-3", "plain".
   static const std::vector<std::string>& Names();
 
-  /// The template `name`, for `tokenizer`, which must outlive this. Conversations begin
-  /// as every prompt does, if at all: templates of models write the token that begins a text, or
-  /// leave it out.
-  /// Throws InputError when the vocabulary lacks one of its special tokens.
+  /// The template `name`, for `tokenizer`, which must outlive this. With `begins` a
+  /// conversation begins with what every prompt does. Throws InputError when the vocabulary lacks
+  /// one of its special tokens.
   ChatTemplate(std::string_view name, const Tokenizer& tokenizer, bool begins = true);
 
   /// The name of the known template that the Jinja text `jinja` writes, by the tokens it names; ""

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "cost_model/serving/serving_prediction.h"
 #include "engine/base/error.h"
@@ -276,6 +277,13 @@ TEST(ShareOf, GivesEachReplicaItsClientsAndTheirRequests) {
       const int64_t turns = concurrency == 0 ? replicas : concurrency;
       const int64_t its = concurrency == 0 ? 1 : share.concurrency;
       EXPECT_EQ(std::ssize(share.requests), 84 * its / turns) << concurrency;
+      std::vector<int64_t> expected;
+      for (size_t j = 0; j < load.requests.size(); ++j) {
+        if (ReplicaOf(load, replicas, j) == i) expected.push_back(load.requests[j].prompt_tokens);
+      }
+      std::vector<int64_t> got;
+      for (const LoadRequest& each : share.requests) got.push_back(each.prompt_tokens);
+      EXPECT_EQ(got, expected);
     }
     EXPECT_EQ(clients, concurrency);
     EXPECT_EQ(requests, load.requests.size());
