@@ -29,7 +29,7 @@ void Scale(const FitConstant& constant, double factor, double sd, Json& file) {
     Json& curve = file.at("gemm_efficiency");
     const bool fp8 = name.ends_with("fp8");
     if (!fp8) ScalePoints(curve, factor);
-    if (fp8 && curve.contains("by_precision")) {
+    if (fp8 && curve.contains("by_precision") && curve.at("by_precision").contains("fp8")) {
       ScalePoints(curve.at("by_precision").at("fp8"), factor);
     }
   } else if (!constant.kind->of_stack && name == "attention") {

@@ -69,6 +69,18 @@ TEST(HardwareProfile, EveryBuiltinProfileLoadsAndSaysWhereItsNumbersComeFrom) {
   }
 }
 
+// Outside tensor cores, what these reach says nothing: else a faster GPU could be slower in fp32.
+TEST(HardwareProfile, ProductsOutsideTensorCoresReachTheSameOnEveryGpu) {
+  for (const std::string& name : BuiltinProfileNames()) {
+    const HardwareProfile profile = BuiltinProfile(name);
+    if (profile.device == "cpu") continue;
+    ASSERT_TRUE(profile.gemm_efficiency_of.contains("fp32")) << name;
+    EXPECT_EQ(profile.gemm_efficiency_of.at("fp32"),
+              BuiltinProfile("a100-80gb").gemm_efficiency_of.at("fp32"))
+        << name;
+  }
+}
+
 // What a network reaches is the network's: else a faster GPU could be slower on the same one.
 TEST(HardwareProfile, NetworksReachTheSameWhateverTheyConnect) {
   double reached = 0;
