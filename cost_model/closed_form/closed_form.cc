@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cost_model/closed_form/stage_costs.h"
+#include "cost_model/closed_form/stage_waits.h"
 #include "cost_model/closed_form/step_bounds.h"
 #include "cost_model/finish.h"
 #include "cost_model/shared_cores.h"
@@ -31,19 +32,14 @@ double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
   return std::max(0.0, RowOf(run.layout.schedule).idle_time(shape, others));
 }
 
-/// What a stage waits for messages between stages: those that fill and drain the pipeline once; and
-/// those of the further rounds through its stages that the first micro batch makes and the last one
-/// makes back, or of all what is longer than the pass that it runs beside.
+/// See stage_waits.h.
 double ExposedBetweenStages(const RunConfig& run, const StageCosts& stage) {
-  const auto stages = static_cast<double>(run.layout.pp);
-  const auto chunks = static_cast<double>(run.layout.vp);
-  const auto passes = static_cast<double>(run.num_micro_batches()) * chunks;
-  const double forward_s = stage.times.forward / chunks;
-  const double backward_s = stage.times.total() / chunks - forward_s;
-  const double longer_s =
-      std::max(0.0, stage.message_s - forward_s) + std::max(0.0, stage.message_s - backward_s);
-  return 2 * (stages - 1) * stage.message_s +
-         std::max(2 * stages * (chunks - 1) * stage.message_s, passes * longer_s);
+  const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
+  return ExposedBetweenStages(shape, stage.times, stage.message_s);
+}
+BesidePasses Beside(const RunConfig& run, const StageCosts& stage, const EndCosts& end,
+                    const Pricer& pricer) {
+  return Beside(run.layout, stage.first_passes_s, stage.last_passes_s, end, pricer);
 }
 
 /// What each micro batch takes if all take the same.
@@ -52,26 +48,6 @@ StageTimes EvenTimes(const RunConfig& run, const StageCosts& stage) {
       stage.passes.seconds() / static_cast<double>(run.num_micro_batches()) / stage.times.total();
   return {share * stage.times.forward, share * stage.times.backward_input,
           share * stage.times.backward_weight};
-}
-
-/// What passes change about the data-parallel messages of the end of a step, in seconds.
-struct BesidePasses {
-  double exposed_s = 0;  // against all of the reduction, and none of the gathering
-  double slowed_s = 0;   // of ops, beside what is hidden
-  double seconds() const { return exposed_s + slowed_s; }
-};
-
-/// Passes hide the reduction of gradients beside the last of them, and wait for what is still under
-/// way in the next step's first forward passes. A stack may hide a share of them only.
-BesidePasses Beside(const RunConfig& run, const StageCosts& stage, const EndCosts& end,
-                    const Pricer& pricer) {
-  const double hidden_share = 1 - pricer.dp_exposed();
-  const double reduced_s = run.layout.overlap_grad_reduce
-                               ? std::min(hidden_share * end.hideable_s, stage.last_passes_s)
-                               : 0;
-  const double gathered_s = std::min(hidden_share * end.next_rest_s, stage.first_passes_s);
-  return {.exposed_s = end.next_first_s + end.next_rest_s - gathered_s - reduced_s,
-          .slowed_s = pricer.slowdown() * (reduced_s + gathered_s)};
 }
 
 void Count(const std::vector<MessageCount>& messages, Estimate& estimate) {
@@ -127,8 +103,9 @@ class ClosedFormEstimator::Impl {
         sequence_(sequence_length),
         cluster_(cluster),
         shared_(std::move(shared)),
-        costs_(model, sequence_length, shared_->whole()),
-        bounds_(model, cluster, *shared_) {}
+        ends_(shared_->whole().remembered() == Remembered::kRecordings),
+        costs_(model, sequence_length, shared_->whole(), ends_),
+        bounds_(model, cluster, *shared_, ends_) {}
 
   std::unique_ptr<Impl> ForThread() const {
     TRIMTAB_ASSERT(shared_->whole().remembered() != Remembered::kRecordings,
@@ -154,6 +131,7 @@ class ClosedFormEstimator::Impl {
   int64_t sequence_;
   Cluster cluster_;
   std::shared_ptr<SharedCosts> shared_;
+  StepEnds ends_;
   StepCosts costs_;
   StepBounds bounds_;
 };

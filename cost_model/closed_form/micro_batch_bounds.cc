@@ -83,7 +83,7 @@ StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
   }
   // What is held between steps is looked at of those that are left: setting up a whole rank takes
   // longer than recording a layer of each kind.
-  return Finished(run, shape.setting(), seconds / static_cast<double>(run.layout.dp), 0, 0);
+  return Finished(run, shape.setting(), seconds / static_cast<double>(run.layout.dp), 0);
 }
 
 StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans) {
@@ -104,7 +104,7 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans)
   if (range && IsBlock(plans->first) && run.memory_per_rank_bytes > 0 && !keeps_less()) {
     seconds = std::max(seconds, LeastSecondsThatFit(run));
   }
-  return Finished(run, shape.setting(), micro_batches * seconds, 0, bytes);
+  return Finished(run, shape.setting(), micro_batches * seconds, bytes);
 }
 
 int64_t StepBounds::LeastHeldBytes(const RunConfig& run) {
@@ -127,7 +127,7 @@ double StepBounds::LeastSecondsThatFit(const RunConfig& run) {
   const int64_t layer_bytes = kept_shape.BytesOfLayers().least_kept;
   const int64_t held = LeastHeldBytes(run);
   const int64_t room =
-      run.memory_per_rank_bytes - Finished(run, kept_shape.setting(), 0, 0, held).peak_mem_bytes;
+      run.memory_per_rank_bytes - Finished(run, kept_shape.setting(), 0, held).peak_mem_bytes;
   double layer_s = std::numeric_limits<double>::infinity();
   kept_shape.ForEachKind([&](const ModelChunk& layer) {
     layer_s =

@@ -1,8 +1,10 @@
 // PackedKey: small numbers in a few words, to look things up by.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "engine/base/error.h"
 
@@ -50,5 +52,14 @@ class PackedKey {
   size_t word_ = 0;
   int used_ = 0;
 };
+
+/// A list as a number, one for each that was met; 0 stands for an empty one.
+template <typename List>
+int64_t NumberOf(const List& list, std::vector<List>& met) {
+  if (list.size() == 0) return 0;
+  auto found = std::find(met.begin(), met.end(), list);
+  if (found == met.end()) found = met.insert(met.end(), list);
+  return found - met.begin() + 1;
+}
 
 }  // namespace trimtab

@@ -1,7 +1,10 @@
 #include "cost_model/closed_form/stage_bounds.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+
+#include "cost_model/closed_form/stage_waits.h"
 
 namespace trimtab {
 
@@ -14,29 +17,62 @@ InFlight LeastInFlight(Schedule schedule, const PipelineShape& shape, int64_t st
 }
 
 void StageSums::Add(size_t stage, const WaySpans& ways) {
-  const auto later = static_cast<double>(shape_.micro_batches - 1);
-  for (const Way first : {kForwardFirst, kBackwardSetting, kInputSetting, kWeightSetting}) {
-    busy_s_[stage] += ways[first].seconds + later * ways[first + 1].seconds;
-  }
-  StageTimes& times = times_[stage];
-  times.forward += ways[kForwardLater].seconds;
-  times.backward_input += ways[kBackwardAdding].seconds + ways[kInputAdding].seconds;
-  times.backward_weight += ways[kWeightAdding].seconds;
+  const auto add = [&ways](StageTimes& times, int64_t later) {
+    const auto seconds = [&](Way first) { return ways[first + later].seconds; };
+    times.forward += seconds(kForwardFirst);
+    times.backward_input += seconds(kBackwardSetting) + seconds(kInputSetting);
+    times.backward_weight += seconds(kWeightSetting);
+  };
+  add(stages_[stage].first, 0);
+  add(stages_[stage].later, 1);
 }
 
-double StageSums::Busiest() const { return *std::max_element(busy_s_.begin(), busy_s_.end()); }
+void StageSums::AddEnd(size_t stage, const ParallelConfig& layout, const EndCosts& end,
+                       const Pricer& pricer) {
+  // Passes that hide messages take no less than what they hide: where they are longer than is known
+  // here, the step is longer by as much, at least. So it is enough that they are among those that
+  // are summed up, and that no more of them hide messages than are counted here.
+  Stage& ended = stages_[stage];
+  const int64_t each = shape_.vp > 1 ? shape_.pp : 1;  // of a chunk: interleaved ones go in rounds
+  double first_s = std::numeric_limits<double>::infinity();
+  double last_s = first_s;
+  if (shape_.micro_batches == 1 || each < shape_.micro_batches) {
+    const StageTimes& times = shape_.micro_batches == 1 ? ended.first : ended.later;
+    first_s = static_cast<double>(each) * times.forward;
+    last_s = static_cast<double>(each) * (times.total() - times.forward);
+  }
+  ended.end_s = end.update.seconds() + Beside(layout, first_s, last_s, end, pricer).seconds();
+}
+
+double StageSums::PassesSeconds(const Stage& stage) const {
+  return stage.first.total() + static_cast<double>(shape_.micro_batches - 1) * stage.later.total();
+}
+
+double StageSums::Seconds(const Stage& stage) const {
+  // A pass may be longer than is known here, and a message then longer than it by less. All of the
+  // step's passes but those of the first micro batch are as long as those of later ones.
+  PipelineShape others = shape_;
+  --others.micro_batches;
+  return PassesSeconds(stage) + ExposedBetweenStages(others, stage.later, message_s_) + stage.end_s;
+}
+
+double StageSums::Busiest() const {
+  double busiest_s = 0;
+  for (const Stage& stage : stages_) busiest_s = std::max(busiest_s, Seconds(stage));
+  return busiest_s;
+}
 
 double StageSums::Slowest(Schedule schedule, bool longer_weights) const {
   const auto idle_time = RowOf(schedule).idle_time;
   const auto others = static_cast<double>(shape_.pp - 1);
   const StageTimes all = All();
   std::vector<double> stages_s;
-  for (size_t i = 0; i < busy_s_.size(); ++i) {
+  for (const Stage& stage : stages_) {
     // Each stage waits for the others.
-    const StageTimes mean = {(all.forward - times_[i].forward) / others,
-                             (all.backward_input - times_[i].backward_input) / others,
-                             (all.backward_weight - times_[i].backward_weight) / others};
-    stages_s.push_back(busy_s_[i] + idle_time(shape_, mean));
+    const StageTimes mean = {(all.forward - stage.later.forward) / others,
+                             (all.backward_input - stage.later.backward_input) / others,
+                             (all.backward_weight - stage.later.backward_weight) / others};
+    stages_s.push_back(Seconds(stage) + idle_time(shape_, mean));
   }
   const double slowest_s = *std::max_element(stages_s.begin(), stages_s.end());
   // What a second more of the others' weights' parts, in the mean, fills of a stage's idle time.
@@ -51,19 +87,24 @@ double StageSums::Slowest(Schedule schedule, bool longer_weights) const {
 }
 
 double StageSums::SlowestOfCrowded(double crowding) const {
-  return std::max(MeanBusy(), Busiest() / crowding);
-}
-
-double StageSums::MeanBusy() const {
-  return std::accumulate(busy_s_.begin(), busy_s_.end(), 0.0) / static_cast<double>(shape_.pp);
+  double sum_s = 0;
+  double busiest_s = 0;
+  for (const Stage& stage : stages_) {
+    sum_s += PassesSeconds(stage);
+    busiest_s = std::max(busiest_s, PassesSeconds(stage));
+  }
+  // Messages that fill and drain the pipeline.
+  const auto rounds = static_cast<double>(shape_.pp * shape_.vp - 1);
+  return std::max(sum_s / static_cast<double>(shape_.pp), busiest_s / crowding) +
+         2 * rounds * message_s_;
 }
 
 StageTimes StageSums::All() const {
   StageTimes all = {0, 0, 0};
-  for (const StageTimes& each : times_) {
-    all.forward += each.forward;
-    all.backward_input += each.backward_input;
-    all.backward_weight += each.backward_weight;
+  for (const Stage& stage : stages_) {
+    all.forward += stage.later.forward;
+    all.backward_input += stage.later.backward_input;
+    all.backward_weight += stage.later.backward_weight;
   }
   return all;
 }

@@ -6,20 +6,23 @@
 #include <vector>
 
 #include "cost_model/closed_form/chunk_costs.h"
+#include "cost_model/closed_form/end_costs.h"
 #include "engine/schedule/schedules.h"
 
 namespace trimtab {
 
-/// What the stages of a pipeline do for a step, without what other stages make them wait.
+/// What the stages of a pipeline do for a step, and what they wait for, each at least.
 class StageSums {
  public:
-  explicit StageSums(const PipelineShape& shape)
-      : shape_(shape),
-        busy_s_(static_cast<size_t>(shape.pp)),
-        times_(static_cast<size_t>(shape.pp), {0, 0, 0}) {}
+  /// `message_s`: of a message between stages.
+  StageSums(const PipelineShape& shape, double message_s)
+      : shape_(shape), message_s_(message_s), stages_(static_cast<size_t>(shape.pp)) {}
 
   /// A chunk of a stage.
   void Add(size_t stage, const WaySpans& ways);
+  /// How the step of a stage ends whose chunks were added.
+  void AddEnd(size_t stage, const ParallelConfig& layout, const EndCosts& end,
+              const Pricer& pricer);
 
   /// The slowest stage, idle time left out.
   double Busiest() const;
@@ -27,16 +30,24 @@ class StageSums {
   /// passes, which fill idle time, may be longer than what was added.
   double Slowest(Schedule schedule, bool longer_weights) const;
   /// The same where stages share cores: these are never all idle, and the slowest stage has one for
-  /// each thread at best.
+  /// each thread at best. Nothing is said of how its step ends.
   double SlowestOfCrowded(double crowding) const;
 
  private:
-  double MeanBusy() const;
+  struct Stage {
+    StageTimes first = {0, 0, 0};  // of the first micro batch
+    StageTimes later = {0, 0, 0};  // of each other
+    double end_s = 0;
+  };
+
+  double PassesSeconds(const Stage& stage) const;
+  /// Idle time left out.
+  double Seconds(const Stage& stage) const;
   StageTimes All() const;
 
   PipelineShape shape_;
-  std::vector<double> busy_s_;
-  std::vector<StageTimes> times_;
+  double message_s_;
+  std::vector<Stage> stages_;
 };
 
 /// Where gradients are sharded, no pass of a micro batch adds to what others left: its own are sent

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cost_model/closed_form/pipeline_programs.h"
 #include "cost_model/closed_form/stage_plan.h"
 #include "engine/base/error.h"
 #include "engine/schedule/pipeline.h"
@@ -30,29 +31,21 @@ Backlog BacklogOf(const PieceCost& pass) {
   return backlog;
 }
 
-/// A list as a number, one for each that was met; 0 stands for an empty one.
-template <typename List>
-int64_t NumberOf(const List& list, std::vector<List>& met) {
-  if (list.size() == 0) return 0;
-  auto found = std::find(met.begin(), met.end(), list);
-  if (found == met.end()) found = met.insert(met.end(), list);
-  return found - met.begin() + 1;
-}
-
-/// Actions of programs that are remembered: 4 MB.
-constexpr size_t kMostActions = size_t{1} << 18;
-/// Pipelines whose stages, and whose ends, are remembered: some megabytes.
+/// Pipelines whose stages are remembered: some megabytes.
 constexpr size_t kMostPipelines = size_t{1} << 9;
 
 }  // namespace
 
 class StepCosts::Impl {
  public:
-  Impl(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks)
-      : model_(model), sequence_(sequence_length), chunks_(chunks) {}
+  Impl(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks, StepEnds& ends)
+      : model_(model), sequence_(sequence_length), chunks_(chunks), ends_(ends) {}
 
   StepView Of(const RunConfig& run);
-  void PricesChanged() { ++prices_; }
+  void PricesChanged() {
+    ++prices_;
+    ends_.PricesChanged();
+  }
 
  private:
   /// Whether prices may be set.
@@ -60,30 +53,17 @@ class StepCosts::Impl {
   PackedKey PipelineKey(const PriceSetting& setting, const RunConfig& run);
   std::vector<const WayCosts*> ChunksOfStage(const PriceSetting& setting, const RunConfig& run,
                                              int64_t pp_rank);
-  /// Holds until the next call.
-  const std::vector<StageProgram>& ProgramsOf(Schedule schedule, const PipelineShape& shape);
   std::vector<StagePlan> PlanStages(const PriceSetting& setting, const RunConfig& run);
   std::vector<StageCosts> PriceStages(const PriceSetting& setting, const RunConfig& run,
                                       const std::vector<StagePlan>& plans);
   const std::vector<StageCosts>& StagesOf(const PriceSetting& setting, const RunConfig& run);
-  const std::vector<EndCosts>& EndsOf(const PriceSetting& setting, const RunConfig& run);
 
-  /// The stages of a pipeline, and how they end. Plans and recordings stay if they are kept.
+  /// The stages of a pipeline. Plans stay if recordings are kept.
   struct Stages {
     std::vector<StagePlan> plans;
     std::vector<StageCosts> costs;
     int64_t prices = 0;
   };
-  struct Ends {
-    std::vector<UpdateRecording> recordings;
-    std::vector<size_t> recording_of;  // by stage
-    std::vector<EndCosts> costs;
-    int64_t prices = 0;
-  };
-
-  /// Of a step with so many micro batches.
-  void RecordEnds(const PriceSetting& setting, const RunConfig& run, int64_t micro_batches,
-                  Ends& ends);
 
   ModelConfig model_;
   int64_t sequence_;
@@ -92,10 +72,9 @@ class StepCosts::Impl {
   const PriceSetting* last_setting_ = nullptr;
   std::vector<StageLayers> stage_layers_;  // lists that were met
   std::vector<StageRecompute> stage_recompute_;
-  std::unordered_map<PackedKey, std::vector<StageProgram>, PackedKey::Hash> programs_;
-  size_t programs_actions_ = 0;  // of all of them
+  PipelinePrograms programs_;
   std::unordered_map<PackedKey, Stages, PackedKey::Hash> stages_;
-  std::unordered_map<PackedKey, Ends, PackedKey::Hash> ends_;
+  StepEnds& ends_;
 };
 
 PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunConfig& run) {
@@ -126,20 +105,6 @@ std::vector<const WayCosts*> StepCosts::Impl::ChunksOfStage(const PriceSetting& 
   return chunks;
 }
 
-const std::vector<StageProgram>& StepCosts::Impl::ProgramsOf(Schedule schedule,
-                                                             const PipelineShape& shape) {
-  const PackedKey key =
-      PackedKey().Put(schedule).Put(shape.pp, 20).Put(shape.vp, 20).Put(shape.micro_batches, 40);
-  if (const auto known = programs_.find(key); known != programs_.end()) return known->second;
-  if (programs_actions_ > kMostActions) {
-    programs_.clear();
-    programs_actions_ = 0;
-  }
-  const auto made = programs_.emplace(key, PlanPipeline(schedule, shape)).first;
-  for (const StageProgram& program : made->second) programs_actions_ += program.size();
-  return made->second;
-}
-
 std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
                                                    const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
@@ -149,7 +114,7 @@ std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
   const PipelineShape shape = {
       layout.pp, layout.vp,
       ShownMicroBatches(layout.schedule, {layout.pp, layout.vp, micro_batches})};
-  const std::vector<StageProgram>& programs = ProgramsOf(layout.schedule, shape);
+  const std::vector<StageProgram>& programs = programs_.Of(layout.schedule, shape);
   const MessageRecording messages = pipeline ? chunks_.Messages(setting, run) : MessageRecording{};
   std::vector<StagePlan> plans;
   RunConfig own = run;
@@ -229,80 +194,6 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
   return stages.costs;
 }
 
-const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting,
-                                                     const RunConfig& run) {
-  const ParallelConfig& layout = run.layout;
-  const bool fp8 = TypesOf(layout).fp8;
-  PackedKey key = PackedKey()
-                      .Put(setting.number, 10)
-                      .Put(layout.tp, 20)
-                      .Put(layout.cp, 20)
-                      .Put(layout.dp, 20)
-                      .Put(layout.ep, 20)
-                      .Put(layout.etp, 20)
-                      .Put(layout.sequence_parallel ? 1 : 0, 1)
-                      .Put(layout.zero, 2)
-                      .Put(layout.shard, 20)
-                      .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
-                      .Put(layout.overlap_param_gather ? 1 : 0, 1)
-                      .Put(layout.master)
-                      .Put(layout.moments)
-                      .Put(layout.gradients)
-                      .Put(layout.pp, 20)
-                      .Put(layout.vp, 20)
-                      .Put(NumberOf(layout.stages, stage_layers_), 20);
-  // Interleaved schedules go in rounds; fp8 has scales for each micro batch in flight.
-  int64_t micro_batches = layout.vp > 1 ? layout.pp : 1;
-  if (fp8) {
-    const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
-    micro_batches = MicroBatchesThatFill(layout.schedule, shape);
-    key.Put(layout.schedule).Put(micro_batches, 40);
-  }
-  if (ends_.size() > kMostPipelines) ends_.clear();
-  const auto [found, is_new] = ends_.try_emplace(key);
-  Ends& ends = found->second;
-  if (is_new) RecordEnds(setting, run, micro_batches, ends);
-  if (is_new || ends.prices != prices_) {
-    std::vector<EndCosts> costs;
-    for (const UpdateRecording& recording : ends.recordings) {
-      costs.push_back(EndOf(recording, layout, setting.pricer));
-    }
-    ends.costs.clear();
-    for (const size_t recording : ends.recording_of) ends.costs.push_back(costs[recording]);
-    ends.prices = prices_;
-    if (!keeps()) ends.recordings.clear();
-  }
-  return ends.costs;
-}
-
-void StepCosts::Impl::RecordEnds(const PriceSetting& setting, const RunConfig& run,
-                                 int64_t micro_batches, Ends& ends) {
-  const ParallelConfig& layout = run.layout;
-  const bool fp8 = TypesOf(layout).fp8;
-  RunConfig shorter = run;
-  shorter.global_batch = layout.micro_batch * layout.dp * micro_batches;
-  if (!fp8 && layout.vp == 1) shorter.layout.schedule = Schedule::k1F1B;
-  const PipelineShape shape = {layout.pp, layout.vp, micro_batches};
-  const std::vector<StageProgram>& programs = ProgramsOf(shorter.layout.schedule, shape);
-  std::vector<std::vector<ModelChunk>> seen;  // by stage
-  for (int64_t stage = 0; stage < layout.pp; ++stage) {
-    // Stages with like chunks end alike.
-    std::vector<ModelChunk> chunks = ChunksOf(run, stage);
-    for (ModelChunk& chunk : chunks) {
-      chunk.first_layer = FirstLayersAlike(setting.first_alike, chunk);
-    }
-    const auto same = fp8 ? seen.end() : std::find(seen.begin(), seen.end(), chunks);
-    if (same != seen.end()) {
-      ends.recording_of.push_back(ends.recording_of[static_cast<size_t>(same - seen.begin())]);
-    } else {
-      ends.recording_of.push_back(ends.recordings.size());
-      ends.recordings.push_back(
-          RecordUpdate(shorter, stage, programs[static_cast<size_t>(stage)], setting.executor));
-    }
-    seen.push_back(std::move(chunks));
-  }
-}
-
 StepView StepCosts::Impl::Of(const RunConfig& run) {
   TRIMTAB_ASSERT(run.sequence_length == sequence_ && run.model.num_layers == model_.num_layers &&
                      run.model.hidden_size == model_.hidden_size,
@@ -310,11 +201,12 @@ StepView StepCosts::Impl::Of(const RunConfig& run) {
   last_setting_ = &chunks_.SettingOf(run, last_setting_);
   const PriceSetting& setting = *last_setting_;
   const std::vector<StageCosts>& stages = StagesOf(setting, run);
-  return {.stages = stages, .ends = EndsOf(setting, run), .pricer = setting.pricer};
+  return {.stages = stages, .ends = ends_.Of(setting, run), .pricer = setting.pricer};
 }
 
-StepCosts::StepCosts(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks)
-    : impl_(std::make_unique<Impl>(model, sequence_length, chunks)) {}
+StepCosts::StepCosts(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks,
+                     StepEnds& ends)
+    : impl_(std::make_unique<Impl>(model, sequence_length, chunks, ends)) {}
 StepCosts::~StepCosts() = default;
 StepCosts::StepCosts(StepCosts&&) noexcept = default;
 

@@ -7,6 +7,7 @@
 
 #include "cost_model/closed_form/chunk_costs.h"
 #include "cost_model/closed_form/end_costs.h"
+#include "cost_model/closed_form/step_ends.h"
 #include "cost_model/hardware/cluster.h"
 #include "cost_model/recordings/piece_cost.h"
 #include "engine/config/run_config.h"
@@ -37,8 +38,8 @@ struct StepView {
 class StepCosts {
  public:
   /// Of layouts of one model at one sequence length, whose chunks `chunks`, which must outlive
-  /// this, knows the costs of.
-  StepCosts(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks);
+  /// this, knows the costs of; `ends`, likewise, those of their ends.
+  StepCosts(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks, StepEnds& ends);
   ~StepCosts();
   StepCosts(StepCosts&&) noexcept;
 

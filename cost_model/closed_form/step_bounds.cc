@@ -131,14 +131,15 @@ StepBounds::ChunkPasses StepBounds::PassesOf(const ModelChunk& chunk, const Reco
 }
 
 StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
-                                        std::optional<Several> several, Moving moving) {
+                                        std::optional<Several> several, Moving moving,
+                                        const std::vector<EndCosts>* ends) {
   const ParallelConfig& layout = priced.layout;
   const RecomputeConfig& plan = layout.recompute[0];
   const int64_t pp = layout.pp;
   const std::vector<LayerRange> cut = CutLayers(model_.num_layers, pp * layout.vp, layout.stages);
   const PipelineShape pipeline = {pp, layout.vp, priced.run.num_micro_batches()};
-  StageSums sums(pipeline);
   const StageMessages messages = pp > 1 ? shape.Messages() : StageMessages{};
+  StageSums sums(pipeline, messages.longer_s);
   std::vector<PassBytes> bytes(static_cast<size_t>(pp));
   std::vector<StageChunks> stages(static_cast<size_t>(pp));
   const bool alike = shape.setting().alike;
@@ -172,6 +173,9 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     if (whole_for_parts) bytes[stage].backward_peak = bytes[stage].for_weights = 0;
     if (!alike) stages[stage].push_back(like);
   }
+  for (size_t stage = 0; ends != nullptr && stage < ends->size(); ++stage) {
+    sums.AddEnd(stage, layout, (*ends)[stage], shape.setting().pricer);
+  }
   Passes passes;
   const double crowding = Crowding(priced.run, cluster_);
   if (crowding > 1) {
@@ -181,10 +185,9 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   } else {
     passes.seconds = sums.Slowest(layout.schedule, /*longer_weights=*/moving.gradients);
   }
-  passes.messages_s = 2 * static_cast<double>(pp * layout.vp - 1) * messages.longer_s;
   // Among stages of like layers, one of those with more than layers.
-  const std::vector<int64_t> ends = {0, pp - 1};
-  for (const int64_t stage : alike ? ends : StagesToWeigh(stages)) {
+  const std::vector<int64_t> outer = {0, pp - 1};
+  for (const int64_t stage : alike ? outer : StagesToWeigh(stages)) {
     const InFlight in_flight = LeastInFlight(priced.run.layout.schedule, pipeline, stage);
     passes.bytes.push_back({stage, bytes[static_cast<size_t>(stage)].Peak(in_flight, layout.vp)});
   }
@@ -223,12 +226,16 @@ StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const Pl
   }
   if (several && IsUniform(plans.first) && moving.kept) others->inside = *moving.kept;
   PassSpans& spans = chosen == LayoutPart::kWhole ? whole_ : spans_;
-  const Passes passes = PassesOf(priced, spans.Of(priced), std::move(others), std::move(moving));
+  // Recording how a step ends takes longer than looking at its passes.
+  const std::vector<EndCosts>* ends =
+      chosen >= LayoutPart::kLayers ? &ends_->Of(spans_.SettingOf(run), run) : nullptr;
+  const Passes passes =
+      PassesOf(priced, spans.Of(priced), std::move(others), std::move(moving), ends);
   int64_t bytes = 0;
   for (const StageBytes& each : passes.bytes) {
     bytes = std::max(bytes, HeldBytes(run, known, each.stage) + each.bytes);
   }
-  return Finished(run, spans_.SettingOf(run), passes.seconds, passes.messages_s, bytes);
+  return Finished(run, spans_.SettingOf(run), passes.seconds, bytes);
 }
 
 StepBounds::Several StepBounds::SeveralPlans(const PricedRun& priced, const PricedRun& leanest,
@@ -279,22 +286,11 @@ int64_t StepBounds::RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_
   const bool one = !TypesOf(layout).fp8 && held.layout.vp == 1;
   held.global_batch = layout.micro_batch * layout.dp * (one ? int64_t{1} : layout.pp);
   if (FirstBrokenRule(held) != nullptr) return 0;
-  const BytesByTag bytes =
-      RecordHeld(held, stage, ProgramOfFew(held, stage), spans_.SettingOf(run).executor);
+  const PipelineShape shape = {layout.pp, held.layout.vp, held.num_micro_batches()};
+  const StageProgram& program =
+      programs_.Of(held.layout.schedule, shape)[static_cast<size_t>(stage)];
+  const BytesByTag bytes = RecordHeld(held, stage, program, spans_.SettingOf(run).executor);
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
-}
-
-const StageProgram& StepBounds::ProgramOfFew(const RunConfig& run, int64_t stage) {
-  const ParallelConfig& layout = run.layout;
-  const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
-  const PackedKey key = PackedKey()
-                            .Put(layout.schedule)
-                            .Put(shape.pp, 20)
-                            .Put(shape.vp, 20)
-                            .Put(shape.micro_batches, 20);
-  const auto [known, is_new] = programs_.try_emplace(key);
-  if (is_new) known->second = PlanPipeline(layout.schedule, shape);
-  return known->second[static_cast<size_t>(stage)];
 }
 
 bool StepBounds::keeps_less() const {
@@ -304,9 +300,9 @@ bool StepBounds::keeps_less() const {
 }
 
 StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
-                               double messages_s, int64_t bytes) const {
+                               int64_t bytes) const {
   const SoftwareStack& stack = cluster_.stack;
-  return {.step_time_s = StepSeconds(setting.pricer, seconds + messages_s) * (1 - kRounding),
+  return {.step_time_s = StepSeconds(setting.pricer, seconds) * (1 - kRounding),
           .peak_mem_bytes = keeps_less() ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
 }
 

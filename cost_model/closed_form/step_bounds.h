@@ -8,29 +8,29 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "cost_model/closed_form/closed_form.h"
 #include "cost_model/closed_form/moving_bounds.h"
-#include "cost_model/closed_form/packed_key.h"
 #include "cost_model/closed_form/pass_spans.h"
+#include "cost_model/closed_form/pipeline_programs.h"
 #include "cost_model/closed_form/shared_costs.h"
+#include "cost_model/closed_form/step_ends.h"
 #include "cost_model/hardware/cluster.h"
 #include "engine/config/run_config.h"
-#include "engine/schedule/pipeline.h"
 
 namespace trimtab {
 
 /// Not thread-safe: one per thread.
 class StepBounds {
  public:
-  /// `costs`, which must outlive it, are those of the model. What a layout is asked about as a
-  /// whole is remembered there.
-  StepBounds(const ModelConfig& model, const Cluster& cluster, SharedCosts& costs)
+  /// `costs` and `ends`, which must outlive it, are those of the model. What a layout is asked
+  /// about as a whole is remembered there.
+  StepBounds(const ModelConfig& model, const Cluster& cluster, SharedCosts& costs, StepEnds& ends)
       : model_(model),
         cluster_(cluster),
         costs_(&costs),
+        ends_(&ends),
         spans_(costs.spans()),
         whole_(costs.whole()),
         moving_(model.num_layers, spans_) {}
@@ -49,8 +49,7 @@ class StepBounds {
     int64_t bytes = 0;
   };
   struct Passes {
-    double seconds = 0;  // of the slowest stage, idle time included
-    double messages_s = 0;
+    double seconds = 0;             // of the slowest stage, idle time included
     std::vector<StageBytes> bytes;  // of stages of which one is the fullest
   };
 
@@ -97,26 +96,26 @@ class StepBounds {
   ChunkPasses PassesOf(const ModelChunk& chunk, const RecomputeConfig& plan,
                        bool several_micro_batches, PassSpans::Shape& shape,
                        std::optional<Several>& several, Moving& moving);
-  /// `priced` has the first of `several` plans, or the only one.
+  /// `priced` has the first of `several` plans, or the only one. `ends`: of its stages; null where
+  /// nothing is said of them.
   Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape, std::optional<Several> several,
-                  Moving moving);
+                  Moving moving, const std::vector<EndCosts>* ends);
   /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
   int64_t HeldBytes(const RunConfig& run, bool sharded, int64_t stage);
   int64_t RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage);
-  /// Of steps with no more micro batches than stages, which are few.
-  const StageProgram& ProgramOfFew(const RunConfig& run, int64_t stage);
   /// Whether the stack keeps less than ours: what that saves, no bound knows.
   bool keeps_less() const;
   StepBound Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
-                     double messages_s, int64_t bytes) const;
+                     int64_t bytes) const;
 
   ModelConfig model_;
   Cluster cluster_;
   SharedCosts* costs_;
+  StepEnds* ends_;
   PassSpans spans_;
   PassSpans whole_;  // of all of a layout: whoever looks at it next finds it recorded
   MovingBounds moving_;
-  std::unordered_map<PackedKey, std::vector<StageProgram>, PackedKey::Hash> programs_;
+  PipelinePrograms programs_;
 };
 
 }  // namespace trimtab

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <random>
 
+#include "cost_model/closed_form/stage_waits.h"
+#include "cost_model/hardware/cluster.h"
+
 namespace trimtab {
 namespace {
 
@@ -95,7 +98,7 @@ WaySpans InParts(double forward, double input, double weight) {
 TEST(StageBounds, StagesAlikeTakeTheScheduleItsIdleTime) {
   for (const Schedule schedule : {Schedule::k1F1B, Schedule::kZeroBubble}) {
     const PipelineShape shape = {.pp = 4, .vp = 1, .micro_batches = 12};
-    StageSums sums(shape);
+    StageSums sums(shape, /*message_s=*/0);
     for (size_t stage = 0; stage < 4; ++stage) sums.Add(stage, InParts(2, 3, 1));
     EXPECT_DOUBLE_EQ(sums.Busiest(), 72);
     EXPECT_DOUBLE_EQ(sums.Slowest(schedule, /*longer_weights=*/false),
@@ -111,8 +114,8 @@ TEST(StageBounds, LongerWeightsPartsFillNoMoreThanIsAllowedFor) {
     const PipelineShape shape = {.pp = 2 + static_cast<int64_t>(random() % 5),
                                  .vp = 1,
                                  .micro_batches = 1 + static_cast<int64_t>(random() % 20)};
-    StageSums least(shape);
-    StageSums longer(shape);
+    StageSums least(shape, /*message_s=*/0);
+    StageSums longer(shape, /*message_s=*/0);
     const bool one_alone = round % 2 == 0;
     for (size_t stage = 0; stage < static_cast<size_t>(shape.pp); ++stage) {
       const double forward = seconds(random);
@@ -125,6 +128,55 @@ TEST(StageBounds, LongerWeightsPartsFillNoMoreThanIsAllowedFor) {
     EXPECT_LE(least.Slowest(Schedule::kZeroBubble, /*longer_weights=*/true),
               longer.Slowest(Schedule::kZeroBubble, /*longer_weights=*/false) + 1e-9)
         << "round " << round;
+  }
+}
+
+// A message between stages that takes longer than a pass keeps each one waiting but the first.
+TEST(StageBounds, MessagesLongerThanPassesAreWaitedFor) {
+  const PipelineShape shape = {.pp = 4, .vp = 1, .micro_batches = 9};
+  StageSums sums(shape, /*message_s=*/5);
+  for (size_t stage = 0; stage < 4; ++stage) sums.Add(stage, InParts(2, 3, 1));
+  EXPECT_DOUBLE_EQ(sums.Busiest(), 9 * 6 + 2 * 3 * 5 + 8 * ((5 - 2) + (5 - 4)));
+}
+
+// However long passes turn out to be, and so how much they hide of what ends a step.
+TEST(StageBounds, LongerPassesHideNoMoreThanTheyTake) {
+  const Cluster cluster = LoadCluster("2x8xh100");
+  const Pricer pricer(cluster.profile, {.ranks = 16, .threads = 1}, cluster.ranks_per_node,
+                      cluster.cores);
+  std::mt19937 random(6);
+  std::uniform_real_distribution<double> seconds(0.1, 2);
+  for (int round = 0; round < 1000; ++round) {
+    PipelineShape shape = {.pp = 1 + static_cast<int64_t>(random() % 4), .vp = 1};
+    if (shape.pp > 1) shape.vp += static_cast<int64_t>(random() % 2);
+    shape.micro_batches = (1 + static_cast<int64_t>(random() % 5)) * (shape.vp > 1 ? shape.pp : 1);
+    const double message_s = shape.pp > 1 ? 3 * seconds(random) : 0;
+    EndCosts end;
+    end.hideable_s = 4 * seconds(random);
+    end.next_first_s = seconds(random);
+    end.next_rest_s = 4 * seconds(random);
+    end.update.compute_s = end.hideable_s + seconds(random);
+    const ParallelConfig layout;
+    const auto chunks = static_cast<double>(shape.vp);
+    const auto micro_batches = static_cast<double>(shape.micro_batches);
+    const StageTimes least = {seconds(random), seconds(random), seconds(random)};
+    const StageTimes actual = {least.forward + seconds(random) - 0.1,
+                               least.backward_input + seconds(random) - 0.1,
+                               least.backward_weight + seconds(random) - 0.1};
+    StageSums sums(shape, message_s);
+    for (int64_t chunk = 0; chunk < shape.vp; ++chunk) {
+      sums.Add(0, InParts(least.forward / chunks, least.backward_input / chunks,
+                          least.backward_weight / chunks));
+    }
+    sums.AddEnd(0, layout, end, pricer);
+    // The passes that hide messages, in a schedule that goes in rounds.
+    const double hiding = shape.vp > 1 ? static_cast<double>(shape.pp) : 1;
+    const double step_s = micro_batches * actual.total() +
+                          ExposedBetweenStages(shape, actual, message_s) + end.update.seconds() +
+                          Beside(layout, hiding * actual.forward,
+                                 hiding * (actual.total() - actual.forward), end, pricer)
+                              .seconds();
+    EXPECT_LE(sums.Busiest(), step_s + 1e-9) << "round " << round;
   }
 }
 

@@ -88,6 +88,7 @@ class RandomLayouts {
     if (layout.zero > 0 && Chance(2)) layout.shard = layout.dp * layout.cp / 2;
     if (layout.zero == 3) layout.reshard_after_forward = Chance(2);
     if (layout.zero == 1 || layout.zero == 2) layout.overlap_param_gather = Chance(2);
+    layout.overlap_grad_reduce = !Chance(4);
     return layout;
   }
 
@@ -241,6 +242,18 @@ TEST(StepBounds, OfStacksThatKeepMore) {
   cluster.stack.kept_bytes.value = 9000;            // of a token in a layer that runs again
   Place llama(LoadModelConfig("llama3-8b"), cluster, 64, 8192);
   ExpectNothingIsBelowItsBounds(llama, 300);
+}
+
+// Then a step is as long as what its passes cannot hide.
+TEST(StepBounds, WhereMessagesTakeLongest) {
+  Cluster slow = LoadCluster("16x8xa100");
+  slow.profile.network_bandwidth.value /= 60;
+  Place gpt3(LoadModelConfig("gpt3-175b"), slow, 256, 2048);
+  ExpectNothingIsBelowItsBounds(gpt3, 400);
+  Cluster one_by_one = LoadCluster("16x1xh100");
+  one_by_one.profile.network_bandwidth.value /= 15;
+  Place llama(LoadModelConfig("llama3.2-1b"), one_by_one, 64, 2048);
+  ExpectNothingIsBelowItsBounds(llama, 400);
 }
 
 // What they need not recompute to fit, no bound may ask for.

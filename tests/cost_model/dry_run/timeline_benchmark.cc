@@ -77,7 +77,8 @@ int Run() {
   const RunConfig run = DeepSeekV3(cluster);
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
   ChunkCosts chunks(cluster, Remembered::kCosts);
-  StepCosts costs(run.model, run.sequence_length, chunks);
+  StepEnds ends(/*keeps=*/false);
+  StepCosts costs(run.model, run.sequence_length, chunks, ends);
   const StepView step = costs.Of(run);
   const auto timeline = [&] {
     const std::vector<StageProgram> programs = PlanPipeline(run.layout.schedule, shape);
