@@ -142,19 +142,30 @@ std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingCon
   }
   // Replicas that have nothing to do with each other are simulated one after the other.
   const int64_t shares = config.prefill > 0 ? 1 : replicas;
+  // To look at all of a load takes long: many replicas are looked at as often as one would be.
+  constexpr double kBetweenLooks = 1.0 / kLooks;
+  const auto all_requests = static_cast<double>(load.requests.size());
+  double done = 0;    // of the load
+  double looked = 0;  // at so much of it
   for (int64_t i = 0; i < shares; ++i) {
     const ServiceLoad share = ShareOf(load, shares, i);
     if (share.requests.empty()) {  // fewer clients than replicas
       outcomes.emplace_back();
       continue;
     }
+    const double size = static_cast<double>(share.requests.size()) / all_requests;
+    double part = 0;  // of the share
     const auto goes_on = [&](double now_s, const std::vector<LoadOutcome>& so_far) {
+      part += kBetweenLooks;
+      if (done + part * size < looked + kBetweenLooks) return true;
+      looked = done + part * size;
       return watch({outcomes, so_far, now_s});
     };
     BatcherOptions options = BatcherOptionsOf(config);
     options.acceptance = speculation_.acceptance;
     auto [served, spent] = Simulate(options, engines, copy_seconds, share, goes_on);
     if (!served.ended) return std::nullopt;
+    done += size;
     outcomes.push_back(std::move(served.outcomes));
     prediction.spent += spent;
     prediction.draft_s += served.draft_s;

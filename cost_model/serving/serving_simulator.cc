@@ -241,8 +241,6 @@ class Simulation {
     result_.ended = watch_(now_s, result_.outcomes, metrics);
   }
 
-  static constexpr int64_t kLooks = 32;
-
   const std::vector<LoadRequest>& requests_;
   const SimulationWatch& watch_;
   int64_t prefix_block_size_;  // 0: no prefix cache

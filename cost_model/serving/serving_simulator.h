@@ -15,6 +15,8 @@
 
 namespace trimtab {
 
+/// How often a watch is shown something, at most.
+inline constexpr int64_t kLooks = 32;
 /// Is shown from time to time what has become of the requests until now; false ends the simulation.
 using SimulationWatch = std::function<bool(double now_s, const std::vector<LoadOutcome>& outcomes,
                                            const EngineMetrics& metrics)>;

@@ -118,17 +118,30 @@ double BestCases::StepBounds::Seconds(StepRows rows) const {
   return parts.seconds() - parts.prompt_floor_s;
 }
 
+BestCases::PromptSeconds BestCases::SecondsOf(const LoadRequest& request,
+                                              int64_t tokens_per_step) const {
+  StepRows prompt = RowsOf(request);
+  const auto rows = static_cast<int64_t>(prompt.rows());
+  const auto pieces = static_cast<double>(CeilDiv(rows, tokens_per_step));
+  PromptSeconds seconds = {.alone = pieces * bounds_.Seconds(prompt / pieces)};
+  const double steps = prompt.rows() / static_cast<double>(tokens_per_step);
+  prompt.outputs = 0;
+  seconds.amid_others = steps * bounds_.Seconds(prompt / steps);
+  return seconds;
+}
+
 std::vector<double> BestCases::FirstTokens(const BestCaseOf& of) const {
-  const int64_t tokens_per_step = of.limits.tokens_per_step;
   const int64_t replicas = of.shares();
   std::vector<double> seconds;
   std::vector<double> free_s(static_cast<size_t>(replicas));  // of prompts that came before
+  // Many prompts of a load are as long as others, and prices are powers.
+  std::map<std::pair<int64_t, int64_t>, PromptSeconds> known;  // by tokens, and those found
   for (size_t i = 0; i < load_.requests.size(); ++i) {
     const LoadRequest& each = load_.requests[i];
-    StepRows prompt = RowsOf(each);
-    const auto rows = static_cast<int64_t>(prompt.rows());
-    const auto pieces = static_cast<double>(CeilDiv(rows, tokens_per_step));
-    seconds.push_back(pieces * bounds_.Seconds(prompt / pieces));
+    const auto [place, is_new] = known.try_emplace({each.prompt_tokens, Found(each)});
+    if (is_new) place->second = SecondsOf(each, of.limits.tokens_per_step);
+    const PromptSeconds& prompt = place->second;
+    seconds.push_back(prompt.alone);
     // Prompts are computed in the order in which they come, in steps that are full at best. When a
     // client's second request comes, nobody knows; nor which of several that compute prompts alone
     // gets a request.
@@ -137,10 +150,8 @@ std::vector<double> BestCases::FirstTokens(const BestCaseOf& of) const {
     if (!open && std::cmp_greater_equal(i, load_.concurrency)) continue;
     const int64_t replica = ReplicaOf(load_, replicas, i);
     const double sent_s = open ? each.at_s : 0;
-    const double steps = prompt.rows() / static_cast<double>(tokens_per_step);
-    prompt.outputs = 0;
     double& free = free_s[static_cast<size_t>(replica)];
-    free = std::max(free, sent_s) + steps * bounds_.Seconds(prompt / steps);
+    free = std::max(free, sent_s) + prompt.amid_others;
     seconds.back() = std::max(seconds.back(), free - sent_s);
   }
   return seconds;

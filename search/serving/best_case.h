@@ -76,6 +76,12 @@ class BestCases {
   void AddDraft(const LoadRequest& request, const Left& left, StepRows& total) const;
   /// Seconds until request `index`, of whose answer so many tokens have come, is done, at least.
   double SecondsLeft(size_t index, int64_t got, const BestCaseOf& of) const;
+  /// Of a prompt, at least: in steps of its own, and its part of full ones.
+  struct PromptSeconds {
+    double alone = 0;
+    double amid_others = 0;
+  };
+  PromptSeconds SecondsOf(const LoadRequest& request, int64_t tokens_per_step) const;
   /// Seconds after which each request's first token comes, at least.
   std::vector<double> FirstTokens(const BestCaseOf& of) const;
   /// Of requests whose first and last tokens come after so many seconds.
