@@ -72,18 +72,26 @@ double StageSums::Slowest(Schedule schedule, bool longer_weights) const {
     const StageTimes mean = {(all.forward - stage.later.forward) / others,
                              (all.backward_input - stage.later.backward_input) / others,
                              (all.backward_weight - stage.later.backward_weight) / others};
-    stages_s.push_back(Seconds(stage) + idle_time(shape_, mean));
+    stages_s.push_back(Seconds(stage) + std::max(0.0, idle_time(shape_, mean)));
   }
   const double slowest_s = *std::max_element(stages_s.begin(), stages_s.end());
   // What a second more of the others' weights' parts, in the mean, fills of a stage's idle time.
   const double fills = -idle_time(shape_, {0, 0, 1});
   if (!longer_weights || fills <= 0) return slowest_s;
   // It makes the others, in the mean, slower by the second itself for each micro batch, but for
-  // what it fills of their own idle time. So it takes off the slowest stage until they meet.
+  // what it fills of their own idle time and what the last micro batch hides of the step's end. So
+  // it takes off the slowest stage until they meet. Where they wait for messages that are longer
+  // than passes, it makes none slower.
+  const double busiest_s = Busiest();
+  const auto chunks = static_cast<double>(shape_.vp);
+  for (const Stage& stage : stages_) {
+    const double backward_s = (stage.later.total() - stage.later.forward) / chunks;
+    if (message_s_ > backward_s) return busiest_s;
+  }
   const double mean_of_others_s =
       (std::accumulate(stages_s.begin(), stages_s.end(), 0.0) - slowest_s) / others;
-  const double meeting = static_cast<double>(shape_.micro_batches) + fills / others;
-  return slowest_s - fills * (slowest_s - mean_of_others_s) / meeting;
+  const double meeting = static_cast<double>(shape_.micro_batches - 1) + fills / others;
+  return std::max(busiest_s, slowest_s - fills * (slowest_s - mean_of_others_s) / meeting);
 }
 
 double StageSums::SlowestOfCrowded(double crowding) const {

@@ -106,16 +106,35 @@ TEST(StageBounds, StagesAlikeTakeTheScheduleItsIdleTime) {
   }
 }
 
+Pricer PricerOf(const Cluster& cluster) {
+  return Pricer(cluster.profile, {.ranks = 16, .threads = 1}, cluster.ranks_per_node,
+                cluster.cores);
+}
+
+/// An end of which passes may hide most.
+EndCosts RandomEnd(std::mt19937& random) {
+  std::uniform_real_distribution<double> seconds(0.1, 2);
+  EndCosts end;
+  end.hideable_s = 4 * seconds(random);
+  end.next_first_s = seconds(random);
+  end.next_rest_s = 4 * seconds(random);
+  end.update.compute_s = end.hideable_s + seconds(random);
+  return end;
+}
+
 // However much longer the weights' parts are, no step is sooner done than was said.
 TEST(StageBounds, LongerWeightsPartsFillNoMoreThanIsAllowedFor) {
+  const Pricer pricer = PricerOf(LoadCluster("2x8xh100"));
   std::mt19937 random(5);
   std::uniform_real_distribution<double> seconds(0.1, 2);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     const PipelineShape shape = {.pp = 2 + static_cast<int64_t>(random() % 5),
                                  .vp = 1,
                                  .micro_batches = 1 + static_cast<int64_t>(random() % 20)};
-    StageSums least(shape, /*message_s=*/0);
-    StageSums longer(shape, /*message_s=*/0);
+    const double message_s = round % 3 == 0 ? 2 * seconds(random) : 0;
+    StageSums least(shape, message_s);
+    StageSums longer(shape, message_s);
+    const EndCosts end = round % 5 == 0 ? RandomEnd(random) : EndCosts{};
     const bool one_alone = round % 2 == 0;
     for (size_t stage = 0; stage < static_cast<size_t>(shape.pp); ++stage) {
       const double forward = seconds(random);
@@ -124,6 +143,8 @@ TEST(StageBounds, LongerWeightsPartsFillNoMoreThanIsAllowedFor) {
       const double more = one_alone && stage > 0 ? 0 : seconds(random);
       least.Add(stage, InParts(forward, input, weight));
       longer.Add(stage, InParts(forward, input, weight + more));
+      least.AddEnd(stage, {}, end, pricer);
+      longer.AddEnd(stage, {}, end, pricer);
     }
     EXPECT_LE(least.Slowest(Schedule::kZeroBubble, /*longer_weights=*/true),
               longer.Slowest(Schedule::kZeroBubble, /*longer_weights=*/false) + 1e-9)
@@ -141,9 +162,7 @@ TEST(StageBounds, MessagesLongerThanPassesAreWaitedFor) {
 
 // However long passes turn out to be, and so how much they hide of what ends a step.
 TEST(StageBounds, LongerPassesHideNoMoreThanTheyTake) {
-  const Cluster cluster = LoadCluster("2x8xh100");
-  const Pricer pricer(cluster.profile, {.ranks = 16, .threads = 1}, cluster.ranks_per_node,
-                      cluster.cores);
+  const Pricer pricer = PricerOf(LoadCluster("2x8xh100"));
   std::mt19937 random(6);
   std::uniform_real_distribution<double> seconds(0.1, 2);
   for (int round = 0; round < 1000; ++round) {
@@ -151,11 +170,7 @@ TEST(StageBounds, LongerPassesHideNoMoreThanTheyTake) {
     if (shape.pp > 1) shape.vp += static_cast<int64_t>(random() % 2);
     shape.micro_batches = (1 + static_cast<int64_t>(random() % 5)) * (shape.vp > 1 ? shape.pp : 1);
     const double message_s = shape.pp > 1 ? 3 * seconds(random) : 0;
-    EndCosts end;
-    end.hideable_s = 4 * seconds(random);
-    end.next_first_s = seconds(random);
-    end.next_rest_s = 4 * seconds(random);
-    end.update.compute_s = end.hideable_s + seconds(random);
+    const EndCosts end = RandomEnd(random);
     const ParallelConfig layout;
     const auto chunks = static_cast<double>(shape.vp);
     const auto micro_batches = static_cast<double>(shape.micro_batches);
