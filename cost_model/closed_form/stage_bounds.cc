@@ -33,7 +33,7 @@ void StageSums::AddEnd(size_t stage, const ParallelConfig& layout, const EndCost
   // here, the step is longer by as much, at least. So it is enough that they are among those that
   // are summed up, and that no more of them hide messages than are counted here.
   Stage& ended = stages_[stage];
-  const int64_t each = shape_.vp > 1 ? shape_.pp : 1;  // of a chunk: interleaved ones go in rounds
+  const int64_t each = HidingPasses();
   double first_s = std::numeric_limits<double>::infinity();
   double last_s = first_s;
   if (shape_.micro_batches == 1 || each < shape_.micro_batches) {
@@ -44,15 +44,17 @@ void StageSums::AddEnd(size_t stage, const ParallelConfig& layout, const EndCost
   ended.end_s = end.update.seconds() + Beside(layout, first_s, last_s, end, pricer).seconds();
 }
 
+int64_t StageSums::HidingPasses() const { return shape_.vp > 1 ? shape_.pp : 1; }
+
 double StageSums::PassesSeconds(const Stage& stage) const {
   return stage.first.total() + static_cast<double>(shape_.micro_batches - 1) * stage.later.total();
 }
 
 double StageSums::Seconds(const Stage& stage) const {
-  // A pass may be longer than is known here, and a message then longer than it by less. All of the
-  // step's passes but those of the first micro batch are as long as those of later ones.
+  // A pass may be longer than is known here, and a message then longer than it by less. So passes
+  // count that are as long as those of later micro batches, but not those that hide messages.
   PipelineShape others = shape_;
-  --others.micro_batches;
+  others.micro_batches -= HidingPasses();
   return PassesSeconds(stage) + ExposedBetweenStages(others, stage.later, message_s_) + stage.end_s;
 }
 

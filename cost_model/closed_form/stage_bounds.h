@@ -40,6 +40,9 @@ class StageSums {
     double end_s = 0;
   };
 
+  /// Passes of a chunk, either way, beside which messages of the step's end may run, at most:
+  /// interleaved chunks go in rounds.
+  int64_t HidingPasses() const;
   double PassesSeconds(const Stage& stage) const;
   /// Idle time left out.
   double Seconds(const Stage& stage) const;
