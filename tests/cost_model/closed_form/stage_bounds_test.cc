@@ -160,6 +160,22 @@ TEST(StageBounds, MessagesLongerThanPassesAreWaitedFor) {
   EXPECT_DOUBLE_EQ(sums.Busiest(), 9 * 6 + 2 * 3 * 5 + 8 * ((5 - 2) + (5 - 4)));
 }
 
+// Of what may be hidden, the last backward pass and the first forward pass hide what they take.
+TEST(StageBounds, AStepEndsBehindItsPasses) {
+  const Pricer pricer = PricerOf(LoadCluster("2x8xh100"));
+  EndCosts end;
+  end.hideable_s = 10;
+  end.next_first_s = 1;
+  end.next_rest_s = 5;
+  end.update.compute_s = 12;
+  StageSums sums({.pp = 1, .vp = 1, .micro_batches = 4}, /*message_s=*/0);
+  sums.Add(0, InParts(2, 3, 1));
+  sums.AddEnd(0, {}, end, pricer);
+  ASSERT_EQ(pricer.dp_exposed(), 0);
+  const double hidden_s = 4 + 2;
+  EXPECT_DOUBLE_EQ(sums.Busiest(), 24 + 12 + 1 + 5 - hidden_s + pricer.slowdown() * hidden_s);
+}
+
 // However long passes turn out to be, and so how much they hide of what ends a step.
 TEST(StageBounds, LongerPassesHideNoMoreThanTheyTake) {
   const Pricer pricer = PricerOf(LoadCluster("2x8xh100"));

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "cost_model/serving/serving_simulator.h"
 #include "engine/base/units.h"
 #include "tests/search/serving/serving_problems.h"
 
@@ -101,6 +102,32 @@ TEST_P(BestCaseTest, NothingIsBetterThanItsBoundWhereTokensAreProposed) {
   problem.allowed["weights"] = {"bf16"};
   Speculate(random, problem);
   ExpectBounded(problem, random);
+}
+
+// To look takes long: it goes over all of a load.
+TEST(BestCases, ManyReplicasAreLookedAtAsOftenAsOne) {
+  ServingProblem problem = ProblemOn(
+      "8xh100", "llama3.2-1b", {.requests = DrawRequests("100/8", 640, 0, 1), .concurrency = 32});
+  problem.allowed["tp"] = {"1"};
+  int tried = 0;
+  for (const ServingBranch& branch : WalkServingSpace(problem).branches) {
+    const ServingConfig resolved = ResolveServing(branch.config);
+    const ServingPredictor predictor(problem.model, ServingLayoutOf(resolved),
+                                     problem.rates(resolved));
+    for (const ServingCandidate& each : branch.candidates) {
+      ServingConfig config = each.config;
+      if (config.limits.sequences != 4 || config.limits.tokens_per_step != 2048) continue;
+      config.cache_blocks = 1000;
+      config = ResolveServing(config);
+      int64_t looks = 0;
+      const auto watch = [&looks](const ServingProgress&) { return ++looks > 0; };
+      EXPECT_TRUE(predictor.PredictWhile(config, problem.load, problem.CopyOf(config), watch));
+      EXPECT_LE(looks, kLooks) << each.Key();
+      EXPECT_GE(looks, kLooks / 2) << each.Key();
+      tried += config.layout.dp == 1 || config.layout.dp == 8 ? 1 : 0;
+    }
+  }
+  EXPECT_GE(tried, 2);
 }
 
 #ifdef TRIMTAB_EXHAUSTIVE
