@@ -121,7 +121,6 @@ void Proof::Visit(size_t index, int64_t round) {
   NoteTrials(asked);
   rank_seconds_ += static_cast<double>(candidate.run.layout.world_size()) *
                    std::chrono::duration<double>(Clock::now() - began).count();
-  study_.IngestResults();
   study_.FinishAttempt(attempt, outcome);
   Judge();
   disturbed_ = outcome.state == TrialState::kDone && EndedDisturbed(candidates_[index]);

@@ -6,6 +6,8 @@
 #include <numbers>
 #include <utility>
 
+#include "profiler/matrix.h"
+
 namespace trimtab {
 namespace {
 
@@ -17,6 +19,8 @@ constexpr double kOwnErrorWeight = 4;
 constexpr double kSharedError = 0.005;
 constexpr double kSharedErrorWeight = 1;
 constexpr int kIterations = 20;
+// So many deviations: what is left of a normal variable above them is 5e-15 of one.
+constexpr double kNeverAboveZero = 8;
 // A contestant of which less is expected adds nothing to a loss.
 constexpr double kNoLoss = 1e-7;
 
@@ -26,11 +30,14 @@ double ChanceBelowZero(double mean, double deviation) {
   return std::erfc(mean / deviation / std::numbers::sqrt2) / 2;
 }
 
+double DeviationOf(double variance) { return std::sqrt(std::max(0.0, variance)); }
+
 double Density(double z) { return std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi); }
 
 /// The mean of what is above 0 of a normal variable of this mean and deviation.
 double MeanAboveZero(double mean, double deviation) {
   if (deviation == 0) return std::max(mean, 0.0);
+  if (mean < -kNeverAboveZero * deviation) return 0;
   return mean * ChanceBelowZero(-mean, deviation) + deviation * Density(mean / deviation);
 }
 
@@ -43,6 +50,10 @@ class PredictionErrors {
       : contestants_(contestants) {
     if (contestants.empty()) return;
     shared_.assign(contestants.front().values.size(), kSharedError * kSharedError);
+    values_.resize(shared_.size());
+    for (const Contestant& each : contestants) {
+      for (size_t d = 0; d < shared_.size(); ++d) values_[d].push_back(each.values[d]);
+    }
   }
 
   /// Covariance of the errors of two predictions.
@@ -54,6 +65,25 @@ class PredictionErrors {
       if (a.values[dimension] == b.values[dimension]) sum += shared_[dimension];
     }
     return sum + (i == j ? own_ : 0);
+  }
+
+  /// The same of i and each from i on, side by side.
+  std::vector<double> CovariancesFrom(size_t i) const {
+    const size_t n = contestants_.size();
+    const Contestant& mine = contestants_[i];
+    std::vector<double> row(n - i);
+    for (size_t j = i; j < n; ++j) {
+      const Contestant& other = contestants_[j];
+      if (mine.group == other.group) row[j - i] = mine.group_error * other.group_error;
+    }
+    for (size_t dimension = 0; dimension < shared_.size(); ++dimension) {
+      const size_t* values = values_[dimension].data();
+      for (size_t j = i; j < n; ++j) {
+        row[j - i] += values[j] == values[i] ? shared_[dimension] : 0.0;
+      }
+    }
+    row.front() += own_;
+    return row;
   }
 
   /// `weight` is the inverse covariance of what was `measured`; `pull` that times how far it is
@@ -90,7 +120,8 @@ class PredictionErrors {
   }
 
   const std::vector<Contestant>& contestants_;
-  std::vector<double> shared_;  // variances, by dimension
+  std::vector<double> shared_;               // variances, by dimension
+  std::vector<std::vector<size_t>> values_;  // of each dimension, by contestant
   double own_ = kOwnError * kOwnError;
 };
 
@@ -110,8 +141,8 @@ RaceBelief::RaceBelief(const std::vector<Contestant>& contestants, const RaceFit
   const auto weigh = [&] {
     weight.assign(measured.size(), std::vector<double>(measured.size()));
     for (size_t a = 0; a < measured.size(); ++a) {
-      for (size_t b = 0; b < measured.size(); ++b) {
-        weight[a][b] =
+      for (size_t b = a; b < measured.size(); ++b) {
+        weight[a][b] = weight[b][a] =
             errors.Covariance(measured[a], measured[b]) +
             fit.Covariance(contestants[measured[a]].entrant, contestants[measured[b]].entrant);
       }
@@ -131,33 +162,47 @@ RaceBelief::RaceBelief(const std::vector<Contestant>& contestants, const RaceFit
     weigh();
   }
 
-  covariance_.assign(n + 1, std::vector<double>(n + 1, 0.0));
-  Matrix prior(n, std::vector<double>(measured.size()));
-  Matrix gain(n, std::vector<double>(measured.size(), 0.0));  // prior x weight
+  Matrix prior(measured.size(), std::vector<double>(n));
   for (size_t i = 0; i < n; ++i) {
     for (size_t a = 0; a < measured.size(); ++a) {
-      prior[i][a] = errors.Covariance(i, measured[a]);
-      mean_[i] += prior[i][a] * pull[a];
-    }
-    for (size_t a = 0; a < measured.size(); ++a) {
-      for (size_t b = 0; b < measured.size(); ++b) gain[i][b] += prior[i][a] * weight[a][b];
+      prior[a][i] = errors.Covariance(i, measured[a]);
+      mean_[i] += prior[a][i] * pull[a];
     }
   }
+  const auto known = std::make_shared<std::vector<double>>(n * n);
+  std::vector<double> gain(measured.size());  // prior of one x weight
   for (size_t i = 0; i < n; ++i) {
-    for (size_t j = i; j < n; ++j) {
-      double covariance = errors.Covariance(i, j);
-      for (size_t a = 0; a < measured.size(); ++a) covariance -= gain[i][a] * prior[j][a];
-      covariance_[i][j] = covariance_[j][i] = covariance;
+    std::fill(gain.begin(), gain.end(), 0.0);
+    for (size_t a = 0; a < measured.size(); ++a) {
+      for (size_t b = 0; b < measured.size(); ++b) gain[b] += prior[a][i] * weight[a][b];
     }
+    std::vector<double> row = errors.CovariancesFrom(i);
+    for (size_t a = 0; a < measured.size(); ++a) {
+      for (size_t j = i; j < n; ++j) row[j - i] -= gain[a] * prior[a][j];
+    }
+    std::copy(row.begin(), row.end(), known->begin() + static_cast<std::ptrdiff_t>(i * n + i));
   }
+  known_ = known;
   visit_variance_ = fit.scatter() * fit.scatter();
   round_variance_ = fit.round_scatter() * fit.round_scatter();
 }
 
+double RaceBelief::Known(size_t i, size_t j) const {
+  return (*known_)[std::min(i, j) * size() + std::max(i, j)];
+}
+
+double RaceBelief::Covariance(size_t i, size_t j) const {
+  const size_t round = size();
+  double covariance = i < round && j < round   ? Known(i, j)
+                      : i == j && plans_round_ ? round_variance_
+                                               : 0.0;
+  for (const Lowering& each : planned_) covariance -= each[i] * each[j];
+  return covariance;
+}
+
 double RaceBelief::Deviation(size_t contestant, size_t other) const {
-  const double variance = covariance_[contestant][contestant] + covariance_[other][other] -
-                          2 * covariance_[contestant][other];
-  return std::sqrt(std::max(0.0, variance));
+  return DeviationOf(Covariance(contestant, contestant) + Covariance(other, other) -
+                     2 * Covariance(contestant, other));
 }
 
 double RaceBelief::Chance(size_t contestant, size_t other, double margin) const {
@@ -172,37 +217,38 @@ double RaceBelief::Doubt(size_t other, double margin) const {
 }
 
 void RaceBelief::BeginRound() {
-  const size_t round = size();
-  for (size_t i = 0; i <= round; ++i) covariance_[i][round] = covariance_[round][i] = 0;
-  covariance_[round][round] = round_variance_;
+  for (Lowering& each : planned_) each.back() = 0;
+  plans_round_ = true;
 }
 
-double RaceBelief::Told(size_t contestant, std::vector<double>& covariance) const {
+RaceBelief::Lowering RaceBelief::LoweredBy(size_t contestant) const {
+  // What the visit will say varies as this contestant and the round do, and by itself.
   const size_t round = size();
-  covariance.resize(round + 1);
-  for (size_t i = 0; i <= round; ++i) {
-    covariance[i] = covariance_[i][contestant] + covariance_[i][round];
-  }
-  return covariance[contestant] + covariance[round] + visit_variance_;
+  Lowering told(round + 1);
+  for (size_t i = 0; i <= round; ++i) told[i] = Covariance(i, contestant) + Covariance(i, round);
+  const double variance = told[contestant] + told[round] + visit_variance_;
+  for (double& each : told) each /= std::sqrt(variance);
+  return told;
 }
 
-void RaceBelief::Visit(size_t contestant) {
-  std::vector<double> told;
-  const double variance = Told(contestant, told);
-  for (size_t i = 0; i < told.size(); ++i) {
-    for (size_t j = 0; j < told.size(); ++j) covariance_[i][j] -= told[i] * told[j] / variance;
-  }
-}
+void RaceBelief::Visit(size_t contestant) { planned_.push_back(LoweredBy(contestant)); }
 
 double RaceBelief::Loss(size_t other) const {
-  return Loss(other, std::vector<double>(size(), 0.0));
+  const Behind behind = BehindRivals(other);
+  return LossOf(behind, std::vector<double>(behind.rivals.size(), 0.0));
 }
 
-double RaceBelief::LossAfter(size_t contestant, size_t other) const {
-  std::vector<double> less;
-  const double variance = Told(contestant, less);
-  for (double& each : less) each /= std::sqrt(variance);
-  return Loss(other, less);
+std::vector<double> RaceBelief::LossesAfter(const std::vector<size_t>& visited,
+                                            size_t other) const {
+  const Behind behind = BehindRivals(other);
+  std::vector<double> losses;
+  std::vector<double> lowered(behind.rivals.size());
+  for (const size_t contestant : visited) {
+    const Lowering by = LoweredBy(contestant);
+    for (size_t a = 0; a < lowered.size(); ++a) lowered[a] = by[other] - by[behind.rivals[a]];
+    losses.push_back(LossOf(behind, lowered));
+  }
+  return losses;
 }
 
 std::vector<size_t> RaceBelief::Rivals(size_t other, size_t most) const {
@@ -218,28 +264,40 @@ std::vector<size_t> RaceBelief::Rivals(size_t other, size_t most) const {
   return contestants;
 }
 
-double RaceBelief::Loss(size_t other, const std::vector<double>& less) const {
-  // What `other` is worse by than i: its mean, and the covariance of two of these.
-  const auto worse = [&](size_t i) { return mean_[other] - mean_[i]; };
+RaceBelief::Behind RaceBelief::BehindRivals(size_t other) const {
   const auto covariance = [&](size_t i, size_t j) {
-    const double all = covariance_[other][other] - covariance_[other][i] - covariance_[other][j] +
-                       covariance_[i][j];
-    return all - (less[other] - less[i]) * (less[other] - less[j]);
+    double all = Known(other, other) - Known(other, i) - Known(other, j) + Known(i, j);
+    for (const Lowering& each : planned_) all -= (each[other] - each[i]) * (each[other] - each[j]);
+    return all;
   };
-  const auto deviation = [](double variance) { return std::sqrt(std::max(0.0, variance)); };
-  std::vector<size_t> rivals;
+  Behind behind;
   for (size_t i = 0; i < size(); ++i) {
-    if (i != other && MeanAboveZero(worse(i), deviation(covariance(i, i))) > kNoLoss) {
-      rivals.push_back(i);
+    const double mean = mean_[other] - mean_[i];
+    if (i == other || MeanAboveZero(mean, DeviationOf(covariance(i, i))) <= kNoLoss) continue;
+    behind.rivals.push_back(i);
+    behind.mean.push_back(mean);
+  }
+  const size_t n = behind.rivals.size();
+  behind.covariance.resize(n * n);
+  for (size_t a = 0; a < n; ++a) {
+    for (size_t b = a; b < n; ++b) {
+      behind.covariance[a * n + b] = covariance(behind.rivals[a], behind.rivals[b]);
     }
   }
+  return behind;
+}
+
+double RaceBelief::LossOf(const Behind& behind, const std::vector<double>& lowered) {
+  const size_t n = behind.rivals.size();
   double most = 0;  // mean of the most that it is worse by; of those taken in so far, and itself
   double variance = 0;
-  std::vector<double> with(rivals.size(), 0.0);  // covariance of that with each rival's
-  for (size_t a = 0; a < rivals.size(); ++a) {
-    const double mean = worse(rivals[a]);
-    const double own = covariance(rivals[a], rivals[a]);
-    const double apart = deviation(variance + own - 2 * with[a]);
+  std::vector<double> with(n, 0.0);  // covariance of that with each rival's
+  for (size_t a = 0; a < n; ++a) {
+    const double* row = behind.covariance.data() + a * n;
+    const double mean = behind.mean[a];
+    const double own = row[a] - lowered[a] * lowered[a];
+    if (MeanAboveZero(mean, DeviationOf(own)) <= kNoLoss) continue;
+    const double apart = DeviationOf(variance + own - 2 * with[a]);
     const double above = MeanAboveZero(mean - most, apart);
     if (above < kNoLoss) continue;
     const double taken = ChanceBelowZero(most - mean, apart);  // the chance that this one is more
@@ -248,8 +306,8 @@ double RaceBelief::Loss(size_t other, const std::vector<double>& less) const {
                           (most + mean) * apart * density;
     most += above;
     variance = std::max(0.0, square - most * most);
-    for (size_t b = a + 1; b < rivals.size(); ++b) {
-      with[b] = with[b] * (1 - taken) + covariance(rivals[a], rivals[b]) * taken;
+    for (size_t b = a + 1; b < n; ++b) {
+      with[b] = with[b] * (1 - taken) + (row[b] - lowered[a] * lowered[b]) * taken;
     }
   }
   return most;

@@ -10,10 +10,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "profiler/matrix.h"
 #include "profiler/race_fit.h"
 
 namespace trimtab {
@@ -53,22 +53,41 @@ class RaceBelief {
   /// Plans a visit. How much surer it makes is known before what it says: the covariance changes,
   /// the means do not.
   void Visit(size_t contestant);
-  /// Loss(other) expected after one more visit to `contestant`, if nothing else is recommended
-  /// then.
-  double LossAfter(size_t contestant, size_t other) const;
+  /// Loss(other) expected after one more visit to each of `visited`, one at a time, if nothing else
+  /// is recommended then.
+  std::vector<double> LossesAfter(const std::vector<size_t>& visited, size_t other) const;
   /// Of the contestants but `other`, the `most` that add most to its loss, each by itself.
   std::vector<size_t> Rivals(size_t other, size_t most) const;
 
  private:
-  /// The variance of what one more visit will say, and its covariance with everyone and the round.
-  double Told(size_t contestant, std::vector<double>& covariance) const;
-  /// Loss(other) once every covariance of i and j is less by `less[i] * less[j]`.
-  double Loss(size_t other, const std::vector<double>& less) const;
+  /// What a visit that is planned takes off: of the covariance of i and j as much as the product of
+  /// theirs. The last one is the round's.
+  using Lowering = std::vector<double>;
+
+  /// Of two contestants, as visits that were carried out leave it.
+  double Known(size_t i, size_t j) const;
+  /// Also after the planned ones; for the round too, which comes behind the contestants.
+  double Covariance(size_t i, size_t j) const;
+  Lowering LoweredBy(size_t contestant) const;
+
+  /// By how much one is worse than each of its rivals: those who add something to its loss.
+  struct Behind {
+    std::vector<size_t> rivals;
+    std::vector<double> mean;        // by rival
+    std::vector<double> covariance;  // [rivals, rivals], of which only b >= a is there
+  };
+  Behind BehindRivals(size_t other) const;
+  /// The loss of one that is so far behind, after a visit by which the covariance of rivals a and b
+  /// is less by `lowered[a] * lowered[b]`.
+  static double LossOf(const Behind& behind, const std::vector<double>& lowered);
 
   std::vector<double> mean_;
-  Matrix covariance_;  // of the contestants, and of the round that is planned, in the last row
+  // [contestants, contestants], of which only j >= i is there. Shared with copies, which plan.
+  std::shared_ptr<const std::vector<double>> known_;
+  std::vector<Lowering> planned_;
   double visit_variance_ = 0;
   double round_variance_ = 0;
+  bool plans_round_ = false;
 };
 
 }  // namespace trimtab

@@ -86,11 +86,14 @@ void PlanRound(const RaceRules& rules, const Race& race,
     double most = 0;
     std::vector<size_t> thought_of = belief.Rivals(best, kMostRivals);
     thought_of.push_back(best);
-    for (const size_t contestant : thought_of) {
-      const size_t i = candidate_of[contestant];
-      if (std::find(round.begin(), round.end(), i) != round.end()) continue;
+    std::erase_if(thought_of, [&](size_t contestant) {
+      return std::find(round.begin(), round.end(), candidate_of[contestant]) != round.end();
+    });
+    const std::vector<double> after = belief.LossesAfter(thought_of, best);
+    for (size_t t = 0; t < thought_of.size(); ++t) {
+      const size_t i = candidate_of[thought_of[t]];
       const double cost = candidates[i].visits.empty() ? kFirstVisitCost : 1;
-      const double gain = (loss - belief.LossAfter(contestant, best)) / cost;
+      const double gain = (loss - after[t]) / cost;
       if (next && gain <= most) continue;
       most = gain;
       next = i;

@@ -174,7 +174,9 @@ Attempt Study::BeginAttempt(int64_t candidate, int64_t round) {
 }
 
 void Study::FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome) {
+  const std::vector<TrialResult> results = ReadResults(results_path());
   database_->Transaction([&] {
+    for (const TrialResult& result : results) StoreResult(result);
     database_->Prepare("UPDATE attempts SET exit_code = ?2 WHERE id = ?1")
         .Bind(1, attempt.id)
         .Bind(2, int64_t{outcome.exit_code})
@@ -267,6 +269,7 @@ std::vector<CandidateRecord> Study::Candidates() const {
   };
   std::map<int64_t, size_t> index;
   try {
+    candidates.reserve(static_cast<size_t>(database_->QueryInt("SELECT count(*) FROM candidates")));
     while (query.Step()) {
       index[query.Int(0)] = candidates.size();
       CandidateRecord& candidate = candidates.emplace_back();

@@ -142,7 +142,7 @@ TEST(RaceBelief, SaysBeforehandWhatAVisitLeavesToLose) {
   belief.BeginRound();
   double loss = belief.Loss(0);
   for (const size_t visited : {size_t{2}, size_t{1}, size_t{0}}) {
-    const double after = belief.LossAfter(visited, 0);
+    const double after = belief.LossesAfter({visited}, 0).front();
     EXPECT_LT(after, loss);
     const double mean = belief.mean(visited);
     belief.Visit(visited);

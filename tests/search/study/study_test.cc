@@ -74,6 +74,18 @@ TEST(Study, TakesEachResultInOnce) {
   EXPECT_EQ(read.measured->losses, (std::vector<double>{5.0, 4.5}));
 }
 
+TEST(Study, AResultThatIsThereWhenItsAttemptEndsCounts) {
+  auto study = Study::Open(ScratchPath("ends.db"), TinyProblem(), {});
+  const std::vector<CandidateRecord> candidates = SomeCandidates();
+  study->StoreCandidates(candidates);
+  const Attempt attempt = study->BeginAttempt(1, study->BeginRound({1}));
+  AppendDone(*study, attempt, candidates[0].run);
+  study->FinishAttempt(attempt, {.state = TrialState::kCrashed, .message = "after its result"});
+  EXPECT_EQ(study->Candidates()[0].failures, 0);
+  EXPECT_EQ(study->Candidates()[0].visits.size(), 1u);
+  EXPECT_EQ(study->IngestResults(), 0);
+}
+
 TEST(Study, RecoversFinishedAttemptsAndForgetsUnfinishedOnes) {
   const std::string path = ScratchPath("recovers.db");
   const std::vector<CandidateRecord> candidates = SomeCandidates();
