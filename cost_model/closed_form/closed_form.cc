@@ -13,29 +13,43 @@
 namespace trimtab {
 namespace {
 
+PipelineShape ShapeOf(const RunConfig& run) {
+  return {run.layout.pp, run.layout.vp, run.num_micro_batches()};
+}
+
+/// What a micro batch takes on all stages together.
+StageTimes AllTimes(const std::vector<StageCosts>& stages) {
+  StageTimes all = {0, 0, 0};
+  for (const StageCosts& each : stages) {
+    all.forward += each.times.forward;
+    all.backward_input += each.times.backward_input;
+    all.backward_weight += each.times.backward_weight;
+  }
+  return all;
+}
+
 /// Seconds that a stage stands idle in a step: while micro batches pass the other stages, which
 /// take as long as they do on average.
-double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
-                   const StageCosts& stage) {
+double IdleSeconds(const RunConfig& run, const StageTimes& all, const StageCosts& stage) {
   if (run.layout.pp == 1) return 0;
-  StageTimes others = {-stage.times.forward, -stage.times.backward_input,
-                       -stage.times.backward_weight};
-  for (const StageCosts& each : stages) {
-    others.forward += each.times.forward;
-    others.backward_input += each.times.backward_input;
-    others.backward_weight += each.times.backward_weight;
-  }
   const auto count = static_cast<double>(run.layout.pp - 1);
-  others = {others.forward / count, others.backward_input / count, others.backward_weight / count};
-  const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
+  const StageTimes others = {(all.forward - stage.times.forward) / count,
+                             (all.backward_input - stage.times.backward_input) / count,
+                             (all.backward_weight - stage.times.backward_weight) / count};
   // Weights' parts that take longer than the others leave no gap to fill.
-  return std::max(0.0, RowOf(run.layout.schedule).idle_time(shape, others));
+  return std::max(0.0, RowOf(run.layout.schedule).idle_time(ShapeOf(run), others));
 }
 
 /// See stage_waits.h.
 double ExposedBetweenStages(const RunConfig& run, const StageCosts& stage) {
-  const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
-  return ExposedBetweenStages(shape, stage.times, stage.message_s);
+  return ExposedBetweenStages(ShapeOf(run), stage.times, stage.message_s);
+}
+double ExposedByRoundTrips(const RunConfig& run, const std::vector<StageCosts>& stages,
+                           const StageTimes& all, const StageCosts& stage) {
+  const auto round_trip = RowOf(run.layout.schedule).round_trip;
+  if (run.layout.pp == 1 || round_trip == nullptr) return 0;
+  return ExposedByRoundTrips(ShapeOf(run), stage.times, stage.message_s,
+                             round_trip(all, stages.front().times));
 }
 BesidePasses Beside(const RunConfig& run, const StageCosts& stage, const EndCosts& end,
                     const Pricer& pricer) {
@@ -140,21 +154,24 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const StepView step = costs_.Of(run);
   size_t slowest = 0;
   double slowest_s = -1;
+  double longest_s = -1;  // with round trips, which make all stages about as slow
   MemoryEstimate memory = {.peak_total = -1};
   const double crowding = Crowding(run, cluster_);
   const bool shared_cores = crowding > 1 && run.layout.pp > 1;
+  const StageTimes all = AllTimes(step.stages);
   std::vector<StageWork> work;
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
     const double end_s = end.update.seconds() + Beside(run, stage, end, step.pricer).seconds();
-    const double idle_s = shared_cores ? 0 : IdleSeconds(run, step.stages, stage);
+    const double idle_s = shared_cores ? 0 : IdleSeconds(run, all, stage);
     const double seconds =
         stage.passes.seconds() + idle_s + end_s + ExposedBetweenStages(run, stage);
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;
     }
+    longest_s = std::max(longest_s, seconds + ExposedByRoundTrips(run, step.stages, all, stage));
     if (shared_cores) work.push_back({EvenTimes(run, stage), end_s});
     const MemoryEstimate own = MemoryOf(stage, end);
     if (own.peak_total > memory.peak_total) memory = own;
@@ -163,10 +180,11 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   Estimate estimate = EstimateOf(run, stage, step.ends[slowest], step.pricer);
   estimate.memory = memory;
   if (shared_cores) {
-    const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
-    FillTo(SecondsOnSharedCores(run.layout.schedule, shape, work, crowding), estimate.breakdown_s);
+    FillTo(SecondsOnSharedCores(run.layout.schedule, ShapeOf(run), work, crowding),
+           estimate.breakdown_s);
   } else {
-    estimate.breakdown_s.bubble = IdleSeconds(run, step.stages, stage);
+    estimate.breakdown_s.bubble = IdleSeconds(run, all, stage);
+    estimate.breakdown_s.exposed_pp += longest_s - slowest_s;
   }
   estimate.breakdown_s.exposed_pp += ExposedBetweenStages(run, stage);
   FinishEstimate(run, cluster_, step.pricer, estimate);

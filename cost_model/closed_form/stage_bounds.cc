@@ -64,6 +64,16 @@ double StageSums::Busiest() const {
   return busiest_s;
 }
 
+double StageSums::RoundTrips(Schedule schedule, const StageTimes& all, const Stage& stage) const {
+  const auto round_trip = RowOf(schedule).round_trip;
+  // Where backward passes are in two parts, what is known of one may be of both together.
+  if (round_trip == nullptr || schedule == Schedule::kZeroBubble) return 0;
+  PipelineShape others = shape_;  // as above
+  others.micro_batches = std::max<int64_t>(1, others.micro_batches - HidingPasses());
+  return ExposedByRoundTrips(others, stage.later, message_s_,
+                             round_trip(all, stages_.front().later));
+}
+
 double StageSums::Slowest(Schedule schedule, bool longer_weights) const {
   const auto idle_time = RowOf(schedule).idle_time;
   const auto others = static_cast<double>(shape_.pp - 1);
@@ -74,7 +84,8 @@ double StageSums::Slowest(Schedule schedule, bool longer_weights) const {
     const StageTimes mean = {(all.forward - stage.later.forward) / others,
                              (all.backward_input - stage.later.backward_input) / others,
                              (all.backward_weight - stage.later.backward_weight) / others};
-    stages_s.push_back(Seconds(stage) + std::max(0.0, idle_time(shape_, mean)));
+    stages_s.push_back(Seconds(stage) + std::max(0.0, idle_time(shape_, mean)) +
+                       RoundTrips(schedule, all, stage));
   }
   const double slowest_s = *std::max_element(stages_s.begin(), stages_s.end());
   // What a second more of the others' weights' parts, in the mean, fills of a stage's idle time.

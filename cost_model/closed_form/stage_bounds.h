@@ -46,6 +46,8 @@ class StageSums {
   double PassesSeconds(const Stage& stage) const;
   /// Idle time left out.
   double Seconds(const Stage& stage) const;
+  /// What a stage waits because micro batches are under way for so long.
+  double RoundTrips(Schedule schedule, const StageTimes& all, const Stage& stage) const;
   StageTimes All() const;
 
   PipelineShape shape_;

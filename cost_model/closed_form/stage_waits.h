@@ -14,6 +14,13 @@ namespace trimtab {
 /// beside. `times`: of a micro batch on the stage.
 double ExposedBetweenStages(const PipelineShape& shape, const StageTimes& times, double message_s);
 
+/// What a stage waits besides because only so many micro batches are under way as there are stages:
+/// meanwhile it has passes for as many. Every micro batch but the first waits for its share of what
+/// a round trip with its messages takes longer. What passes beside the trip hide of the messages is
+/// waited for once, while the pipeline fills.
+double ExposedByRoundTrips(const PipelineShape& shape, const StageTimes& times, double message_s,
+                           const RoundTrip& trip);
+
 /// What passes change about the data-parallel messages of the end of a step, in seconds.
 struct BesidePasses {
   double exposed_s = 0;  // against all of the reduction, and none of the gathering

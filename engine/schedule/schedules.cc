@@ -102,26 +102,35 @@ double ZeroBubbleIdle(const PipelineShape& shape, const StageTimes& times) {
          missing * times.backward_weight;
 }
 
+RoundTrip ThereAndBack(const StageTimes& all, const StageTimes& /*first_stage*/) {
+  return {.passes = all.total()};
+}
+
+RoundTrip ThereAndBackWithoutWeights(const StageTimes& all, const StageTimes& first_stage) {
+  const double beside = all.backward_weight - first_stage.backward_weight;
+  return {.passes = all.total() - beside, .beside = beside};
+}
+
 constexpr ScheduleRow kSchedules[] = {
     {Schedule::k1F1B, OneForwardOneBackward,
      [](const PipelineShape& shape, int64_t stage) {
        return std::min(shape.pp - stage, shape.micro_batches);
      },
-     FillAndDrain},
+     FillAndDrain, ThereAndBack},
     {Schedule::kGpipe, Gpipe,
      [](const PipelineShape& shape, int64_t /*stage*/) { return shape.micro_batches; },
-     FillAndDrain},
+     FillAndDrain, nullptr},
     {Schedule::kInterleaved1F1B, Interleaved,
      [](const PipelineShape& shape, int64_t stage) {
        return std::min(InterleavedWarmUp(shape, stage) + 1, shape.micro_batches * shape.vp);
      },
-     FillAndDrain},
+     FillAndDrain, nullptr},
     {Schedule::kZeroBubble, ZeroBubbleH1,
      // On every stage what 1F1B has on the first.
      [](const PipelineShape& shape, int64_t /*stage*/) {
        return std::min(shape.pp, shape.micro_batches);
      },
-     ZeroBubbleIdle},
+     ZeroBubbleIdle, ThereAndBackWithoutWeights},
 };
 
 }  // namespace

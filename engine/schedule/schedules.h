@@ -25,6 +25,13 @@ struct StageTimes {
   double total() const { return forward + backward_input + backward_weight; }
 };
 
+/// A micro batch's way from its first pass on the first stage through all others and back, until it
+/// is done there.
+struct RoundTrip {
+  double passes = 0;  // on its way; messages take none
+  double beside = 0;  // other stages' passes of it that keep nobody waiting
+};
+
 struct ScheduleRow {
   Schedule schedule{};
   /// The compute actions of `stage`. In each chunk, every pass takes the micro batches in order.
@@ -34,6 +41,10 @@ struct ScheduleRow {
   int64_t (*max_in_flight)(const PipelineShape& shape, int64_t stage){};
   /// Time that each stage is idle in a step when all take the same and messages take none.
   double (*idle_time)(const PipelineShape& shape, const StageTimes& times){};
+  /// Where the first stage begins a micro batch only when the one is back that began as many before
+  /// it as there are stages. `all`: what one takes on all stages together. Null where so many are
+  /// under way that messages keep none waiting.
+  RoundTrip (*round_trip)(const StageTimes& all, const StageTimes& first_stage){};
 };
 
 std::span<const ScheduleRow> Schedules();

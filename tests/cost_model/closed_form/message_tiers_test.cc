@@ -70,6 +70,19 @@ TEST(MessageTiers, PipelinesAreNoFasterThanTheirWires) {
   }
 }
 
+// As many micro batches are under way as there are stages, and each has messages on its way.
+TEST(MessageTiers, StagesWaitForRoundTrips) {
+  for (const char* schedule : {"1f1b", "zero-bubble"}) {
+    for (const double bandwidth : {6e9, 12e9}) {
+      const Cluster cluster = NodesOfOne(8, bandwidth);
+      const auto layout = fmt::format("pp=8,mbs=1,schedule={}", schedule);
+      const RunConfig run = RunOf(Layers("llama2-7b", 16), cluster, layout, 64);
+      const double dry_s = DryRun(run, cluster).step_time_s;
+      EXPECT_NEAR(ClosedForm(run, cluster).step_time_s, dry_s, 0.03 * dry_s) << layout;
+    }
+  }
+}
+
 // Of an interleaved pipeline's messages, those that fill and drain it are waited for, and hardly
 // any other: stages ask for their inputs before they need them.
 TEST(MessageTiers, InterleavedStagesHideTheirMessages) {

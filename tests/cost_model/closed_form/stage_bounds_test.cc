@@ -160,6 +160,20 @@ TEST(StageBounds, MessagesLongerThanPassesAreWaitedFor) {
   EXPECT_DOUBLE_EQ(sums.Busiest(), 9 * 6 + 2 * 3 * 5 + 8 * ((5 - 2) + (5 - 4)));
 }
 
+// A round trip of 24 s and its messages of 6 s is longer than four micro batches' passes.
+TEST(StageBounds, RoundTripsAreWaitedFor) {
+  const PipelineShape shape = {.pp = 4, .vp = 1, .micro_batches = 9};
+  const auto slowest = [&](Schedule schedule) {
+    StageSums sums(shape, /*message_s=*/1);
+    for (size_t stage = 0; stage < 4; ++stage) sums.Add(stage, InParts(2, 3, 1));
+    return sums.Slowest(schedule, /*longer_weights=*/false);
+  };
+  const double passes_s = 9 * 6 + 2 * 3 * 1;
+  EXPECT_DOUBLE_EQ(slowest(Schedule::kGpipe), passes_s + 3 * 6);
+  // One of the passes may hide what ends a step, so its share of a round trip is left out.
+  EXPECT_DOUBLE_EQ(slowest(Schedule::k1F1B), passes_s + 3 * 6 + 7 * 1.5);
+}
+
 // Of what may be hidden, the last backward pass and the first forward pass hide what they take.
 TEST(StageBounds, AStepEndsBehindItsPasses) {
   const Pricer pricer = PricerOf(LoadCluster("2x8xh100"));

@@ -139,12 +139,16 @@ constexpr int kProblems = 3000;
 #else
 constexpr int kProblems = 15;
 #endif
+// Candidates of a problem that are all looked at. A few problems in a hundred have more, up to
+// millions: they would take longer than all the others together.
+constexpr int64_t kMostCandidates = 100'000;
 
 TEST(BestLayouts, AreThoseThatLookingAtEachFinds) {
   RandomProblems random;
   int64_t visited = 0;
   int64_t cut_by_bound = 0;
   int64_t cut_by_memory = 0;
+  int left_out = 0;
   for (int i = 0; i < kProblems; ++i) {
     const Problem problem = random.Next();
     const Shortlist list(kObjectives[static_cast<size_t>(random.Pick(0, 2))],
@@ -152,6 +156,10 @@ TEST(BestLayouts, AreThoseThatLookingAtEachFinds) {
                          static_cast<size_t>(random.Pick(0, 3)));
     const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
     const BestLayouts best = FindBestLayouts(problem, list, *predictor, 1);
+    if (best.counts.size > kMostCandidates) {
+      ++left_out;
+      continue;
+    }
     const Found expected = TheLongWay(problem, list, *predictor);
     EXPECT_EQ(FoundIn(best).keys, expected.keys) << ToJson(problem);
     EXPECT_EQ(best.counts.size, expected.size) << ToJson(problem);
@@ -162,6 +170,7 @@ TEST(BestLayouts, AreThoseThatLookingAtEachFinds) {
   }
   EXPECT_GT(cut_by_bound, visited) << "of a short list, most candidates need no visit";
   EXPECT_GT(cut_by_memory, 0);
+  EXPECT_LT(left_out, kProblems / 10);
 }
 
 /// Of each dimension of `best`, the score of the best that differs in it: by looking at each.
@@ -193,8 +202,10 @@ TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
     const Objective objective = kObjectives[static_cast<size_t>(random.Pick(0, 2))];
     const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
     const auto most = static_cast<size_t>(random.Pick(1, 60));
-    auto list = FindBestLayouts(problem, Shortlist(objective, most, 0), *predictor, 1).list;
-    if (list.size() < most) continue;
+    const BestLayouts found_best =
+        FindBestLayouts(problem, Shortlist(objective, most, 0), *predictor, 1);
+    auto list = found_best.list;
+    if (list.size() < most || found_best.counts.size > kMostCandidates) continue;
     const auto key = [&](const auto& one) {
       return std::pair(PredictionKey(objective, one->run, one->prediction), one->number);
     };
@@ -220,7 +231,14 @@ TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
           PredictionKey(objective, found[each.other].run, *found[each.other].closed_form).first;
       EXPECT_NE(each.chosen, each.value);
     }
-    EXPECT_EQ(scores, AlternativeScores(problem, objective, *best, *predictor)) << ToJson(problem);
+    const auto expected = AlternativeScores(problem, objective, *best, *predictor);
+    ASSERT_EQ(scores.size(), expected.size()) << ToJson(problem);
+    for (const auto& [dimension, score] : expected) {
+      ASSERT_TRUE(scores.contains(dimension)) << dimension << " of " << ToJson(problem);
+      // Plans of recomputation that differ by less need not be told apart.
+      EXPECT_NEAR(scores.at(dimension), score, 2 * PlanSlack(objective) * score)
+          << dimension << " of " << ToJson(problem);
+    }
     ASSERT_FALSE(testing::Test::HasFailure());
     dimensions += scores.size();
   }
