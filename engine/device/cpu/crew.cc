@@ -27,13 +27,14 @@ void Relax() {
 #endif
 }
 
-// Returns when `word` is `value`, which it stays until then.
-void Await(const std::atomic<uint32_t>& word, uint32_t value, int looks) {
+// Returns once `arrived(word)`, which it is until then.
+template <typename Arrived>
+void Await(const std::atomic<uint32_t>& word, int looks, Arrived arrived) {
   for (int look = 0; look < looks; ++look) {
-    if (word.load(std::memory_order_acquire) == value) return;
+    if (arrived(word.load(std::memory_order_acquire))) return;
     Relax();
   }
-  for (uint32_t now = word; now != value; now = word) word.wait(now);
+  for (uint32_t now = word; !arrived(now); now = word) word.wait(now);
 }
 
 }  // namespace
@@ -45,26 +46,42 @@ Crew::~Crew() { members -= most_; }
 void Crew::Begin(int workers, const WorkerTask& task) {
   workers_ = workers;
   task_ = task;
+  left_ = 0;
+  entered_ = Of(begun_ + 1);
   ++begun_;
   begun_.notify_all();  // calls the kernel only when somebody sleeps
 }
 
+bool Crew::Enter(uint32_t loop) {
+  uint64_t entered = entered_;
+  do {
+    if (entered >= Of(loop) + kOver || entered < Of(loop)) return false;
+  } while (!entered_.compare_exchange_weak(entered, entered + 1));
+  return true;
+}
+
+void Crew::Leave() {
+  ++left_;
+  left_.notify_one();
+}
+
 void Crew::Run(int workers, const WorkerTask& task) {
   Begin(workers, task);
-  task.call(task.context, 0, workers);
-  finished_ += static_cast<uint32_t>(size_ - 1);
-  Await(done_, finished_, looks_);
+  task.call(task.context, 0);
+  const auto followers = static_cast<uint32_t>(entered_.fetch_or(kOver) - Of(begun_));
+  Await(left_, looks_, [followers](uint32_t left) { return left == followers; });
 }
 
 void Crew::Dismiss() { Begin(0, {}); }
 
 void Crew::Follow(int worker) {
-  for (uint32_t loop = 1;; ++loop) {
-    Await(begun_, loop, looks_);
+  for (uint32_t last = 0;;) {
+    Await(begun_, looks_, [last](uint32_t begun) { return begun != last; });
+    last = begun_;
+    if (!Enter(last)) continue;
     if (task_.call == nullptr) return;
-    if (worker < workers_) task_.call(task_.context, worker, workers_);
-    ++done_;
-    done_.notify_one();
+    if (worker < workers_) task_.call(task_.context, worker);
+    Leave();
   }
 }
 

@@ -10,9 +10,10 @@
 
 namespace trimtab {
 
-/// A call without ownership, on each of `workers` workers.
+/// A call without ownership, on workers that share its items out among themselves: `worker` takes
+/// what is left, and returns when nothing is.
 struct WorkerTask {
-  void (*call)(void* context, int worker, int workers);
+  void (*call)(void* context, int worker);
   void* context;
 };
 
@@ -25,12 +26,9 @@ class Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  /// By the leader, before Run: how many workers there are, itself among them.
-  void Muster(int size) { size_ = size; }
-  int size() const { return size_; }
-
-  /// By the leader: `task` on the workers 0 .. workers - 1, at most size(). Returns when all are
-  /// done.
+  /// By the leader: `task` on the workers 0 .. workers - 1. Returns when all who have begun are
+  /// done. A worker whose core somebody else has just now does not hold it up: what it would have
+  /// done the others do.
   void Run(int workers, const WorkerTask& task);
   /// By the leader: lets the others go.
   void Dismiss();
@@ -39,18 +37,24 @@ class Crew {
   void Follow(int worker);
 
  private:
+  /// In one word: a loop, whether it is over, and how many followers have begun it.
+  static constexpr uint64_t kOver = uint64_t{1} << 31;
+  static uint64_t Of(uint32_t loop) { return uint64_t{loop} << 32; }
+
   void Begin(int workers, const WorkerTask& task);
+  /// Whether `loop` is not over, nor another one: then it is not over before Leave.
+  bool Enter(uint32_t loop);
+  void Leave();
 
   static constexpr int64_t kLine = 64;  // words that are watched share no line with others
 
   const int most_;
-  const int looks_;  // at a word, before its watcher sleeps
-  int size_ = 1;
-  uint32_t finished_ = 0;  // what done_ becomes with the loop that runs
-  int workers_ = 0;
-  WorkerTask task_ = {};                            // none: everybody may go
-  alignas(kLine) std::atomic<uint32_t> begun_ = 0;  // loops; workers_ and task_ are the last one's
-  alignas(kLine) std::atomic<uint32_t> done_ = 0;   // times that a follower was through with one
+  const int looks_;       // at a word, before its watcher sleeps
+  int workers_ = 0;       // these two are for those who have entered the last loop
+  WorkerTask task_ = {};  // none: everybody may go
+  alignas(kLine) std::atomic<uint32_t> begun_ = 0;    // loops
+  alignas(kLine) std::atomic<uint64_t> entered_ = 0;  // the last one, as above
+  alignas(kLine) std::atomic<uint32_t> left_ = 0;     // followers who have left the last one
 };
 
 }  // namespace trimtab

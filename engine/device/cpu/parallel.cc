@@ -42,20 +42,20 @@ class alignas(64) Share {
 // Of the thread that leads it; nullptr while one of its loops runs.
 thread_local Crew* crew_at_hand = nullptr;
 
-// Calls fn(worker, given) on `workers` workers, or on fewer where the runtime has given so few.
+// Calls fn(worker) on `workers` workers, or on some of them: they share out among themselves what
+// there is to do.
 template <typename Fn>
 void OnWorkers(int workers, const Fn& fn) {
   Crew* const crew = std::exchange(crew_at_hand, nullptr);
   if (crew != nullptr) {
-    crew->Run(std::min(workers, crew->size()), {[](void* context, int worker, int given) {
-                                                  (*static_cast<const Fn*>(context))(worker, given);
-                                                },
-                                                const_cast<void*>(static_cast<const void*>(&fn))});
+    crew->Run(workers,
+              {[](void* context, int worker) { (*static_cast<const Fn*>(context))(worker); },
+               const_cast<void*>(static_cast<const void*>(&fn))});
     crew_at_hand = crew;
     return;
   }
 #pragma omp parallel num_threads(workers)
-  fn(omp_get_thread_num(), omp_get_num_threads());
+  fn(omp_get_thread_num());
 }
 
 }  // namespace
@@ -70,7 +70,6 @@ void RunWithCrew(int threads, const PlainTask& task) {
   if (omp_get_thread_num() > 0) {
     crew.Follow(omp_get_thread_num());
   } else {
-    crew.Muster(omp_get_num_threads());
     crew_at_hand = &crew;
     try {
       task.call(task.context);
@@ -91,11 +90,13 @@ void RunRanges(int threads, int64_t count, int64_t grain, RangeTask task) {
     task.call(task.context, 0, count);
     return;
   }
-  OnWorkers(workers, [&](int64_t worker, int64_t given) {
-    const int64_t begin = std::min(count, grains * worker / given * grain);
-    const int64_t end = std::min(count, grains * (worker + 1) / given * grain);
+  // Each worker has a range of its own, so it finds in its caches what the last loop left there.
+  const auto run = [&](int64_t range, int) {
+    const int64_t begin = std::min(count, grains * range / workers * grain);
+    const int64_t end = std::min(count, grains * (range + 1) / workers * grain);
     if (begin < end) task.call(task.context, begin, end);
-  });
+  };
+  ParallelForNeighbours(workers, workers, run);
 }
 
 void RunItems(int threads, int64_t count, ItemTask task) {
@@ -106,7 +107,7 @@ void RunItems(int threads, int64_t count, ItemTask task) {
     return;
   }
   std::atomic<int64_t> next = 0;
-  OnWorkers(workers, [&](int worker, int) {
+  OnWorkers(workers, [&](int worker) {
     for (int64_t item = next++; item < count; item = next++) {
       task.call(task.context, item, worker);
     }
@@ -121,8 +122,8 @@ void RunNeighbours(int threads, int64_t count, ItemTask task) {
     shares[static_cast<size_t>(w)].Set(static_cast<uint64_t>(count * w / workers),
                                        static_cast<uint64_t>(count * (w + 1) / workers));
   }
-  // The shares of workers that the runtime does not give are taken by those that it gives.
-  OnWorkers(workers, [&](int worker, int) {
+  // The shares of workers that are not there are taken by those that are.
+  OnWorkers(workers, [&](int worker) {
     for (int i = 0; i < workers; ++i) {
       Share& share = shares[static_cast<size_t>((worker + i) % workers)];
       for (int64_t item = share.Take(i == 0); item >= 0; item = share.Take(i == 0)) {
