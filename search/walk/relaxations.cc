@@ -58,7 +58,8 @@ std::vector<Change> OtherChoicesOfGpus(const Problem& problem) {
   return changes;
 }
 
-std::vector<Change> OtherGpus(const Problem& problem) {
+/// `least`: with half of it or fewer, no layout is likely to fit.
+std::vector<Change> OtherGpus(const Problem& problem, int64_t least) {
   std::vector<Change> changes;
   if (problem.cluster.device == "cpu") return changes;
   if (!problem.gpus.empty() || problem.max_ranks > 0) changes = OtherChoicesOfGpus(problem);
@@ -70,7 +71,9 @@ std::vector<Change> OtherGpus(const Problem& problem) {
     if (AllowedGpus(change.problem).back() == gpus) changes.push_back(std::move(change));
   };
   const int64_t gpus = problem.cluster.max_ranks;
-  for (int i = 1; i <= kMostDoublings; ++i) add(gpus << i);
+  int64_t times = 2;
+  while (2 * gpus * times < least) times *= 2;
+  for (int i = 0; i < kMostDoublings; ++i, times *= 2) add(gpus * times);
   if (!problem.gpus.empty() || problem.max_ranks > 0) return changes;
   // Numbers that divide badly may have no layout at all, where fewer GPUs have one.
   int64_t power = 1;
@@ -168,25 +171,51 @@ std::optional<RunConfig> FastestThatFits(const Problem& problem, Predictor& pred
 }
 
 /// More memory for each rank, where it has that.
-std::vector<Change> MoreMemory(const Problem& problem, Predictor& predictor,
-                               const Walkers& walkers) {
-  const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, walkers);
-  if (!leanest) return {};
-  const int64_t bytes = RoundUp(leanest->prediction.peak_mem_bytes + HeadroomBytes(problem), kMiB);
-  if (bytes > MemoryOfRank(problem.cluster, leanest->run.layout.world_size())) return {};
+std::vector<Change> MoreMemory(const Problem& problem, const Shortlisted& leanest) {
+  const int64_t bytes = RoundUp(leanest.prediction.peak_mem_bytes + HeadroomBytes(problem), kMiB);
+  if (bytes > MemoryOfRank(problem.cluster, leanest.run.layout.world_size())) return {};
   Change change = {fmt::format("--memory-per-rank {}MiB", bytes / kMiB), problem};
   change.problem.memory_per_rank_bytes = bytes;
   return {change};
+}
+
+/// How many GPUs have as much memory as all ranks of the leanest layout need together: the more of
+/// them share a model, the less each holds, but not in all.
+int64_t GpusForMemory(const Problem& problem, const Shortlisted& leanest) {
+  const int64_t limit = MemoryLimitBytes(problem, leanest.run);
+  if (limit == 0) return 0;
+  return CeilDiv(leanest.run.layout.world_size() * leanest.prediction.peak_mem_bytes, limit);
+}
+
+bool Fits(const Problem& problem, const Shortlisted& leanest) {
+  const int64_t limit = MemoryLimitBytes(problem, leanest.run);
+  return limit == 0 || leanest.prediction.peak_mem_bytes <= limit;
+}
+
+/// Of changes that each need less memory than the one before: none, where not even the last one
+/// would help.
+std::vector<Change> UnlessNoneHelps(std::vector<Change> changes, Predictor& predictor,
+                                    const Walkers& walkers) {
+  if (!changes.empty() && !FastestThatFits(changes.back().problem, predictor, walkers)) return {};
+  return changes;
 }
 
 }  // namespace
 
 std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predictor,
                                         const Walkers& walkers) {
-  std::vector<std::vector<Change>> kinds = {MoreMemory(problem, predictor, walkers)};
-  for (const auto& changes : {OtherGpus, ShorterSequences, OtherBatches, LeanerStates}) {
-    kinds.push_back(changes(problem));
-  }
+  std::vector<std::vector<Change>> kinds;
+  const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, walkers);
+  const bool memory_lacks = leanest && !Fits(problem, *leanest);
+  if (leanest) kinds.push_back(MoreMemory(problem, *leanest));
+  kinds.push_back(OtherGpus(problem, memory_lacks ? GpusForMemory(problem, *leanest) : 0));
+  std::vector<Change> sequences = ShorterSequences(problem);
+  if (memory_lacks) sequences = UnlessNoneHelps(std::move(sequences), predictor, walkers);
+  // Where not even the shortest sequences leave enough memory, weights take it.
+  const bool weights_do_not_fit = memory_lacks && sequences.empty();
+  kinds.push_back(std::move(sequences));
+  if (!weights_do_not_fit) kinds.push_back(OtherBatches(problem));
+  kinds.push_back(LeanerStates(problem));
   for (size_t i = 0; i < problem.narrowings.size(); ++i) {
     kinds.push_back({WithoutNarrowing(problem, i)});
   }

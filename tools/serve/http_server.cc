@@ -13,6 +13,7 @@
 #include "tools/serve/answer.h"
 #include "tools/serve/connection_threads.h"
 #include "tools/serve/counted.h"
+#include "tools/serve/end_reading.h"
 #include "tools/serve/engine_loop.h"
 #include "tools/serve/request_head.h"
 #include "tools/serve/server_stats.h"
@@ -32,6 +33,7 @@ constexpr auto kPoll = std::chrono::milliseconds(100);
 constexpr int64_t kSpareConnections = 1024;
 constexpr int kKeepAliveSeconds = 2;
 constexpr int kSocketTimeoutSeconds = 10;
+constexpr auto kEndReadingEvery = std::chrono::milliseconds(20);
 /// Connections that wait to be accepted. With the library's own 5, clients that come together are
 /// dropped, and try again after a second.
 constexpr int kWaitingConnections = 1024;
@@ -101,6 +103,12 @@ class HttpServer::Impl {
       const SignalsBlocked blocked;
       while (const int64_t now = in_flight_) in_flight_.wait(now);
       http_.stop();
+      // The library waits for requests that have begun to come, byte by byte if need be. One that
+      // it accepts just now may be missed by the first call.
+      while (!finished_) {
+        EndReading(port_);
+        std::this_thread::sleep_for(kEndReadingEvery);
+      }
     });
   }
 
@@ -133,6 +141,7 @@ class HttpServer::Impl {
       }
       const HeadFault fault = FaultOfLength(request, options_.max_body_bytes, BodyState::kComing);
       if (fault.status == 0) return httplib::Server::HandlerResponse::Unhandled;
+      if (fault.status == 405) response.set_header("Allow", MethodsOf(request.path));
       SetError(response, fault.status, fault.message, "invalid_request_error");
       return httplib::Server::HandlerResponse::Handled;
     });

@@ -65,9 +65,14 @@ HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes,
       return {413, MessageOf(request, 413, max_body_bytes)};
     }
   }
-  // The library would wait for what may still come.
-  if (request.method == "POST" && begin == end && !request.has_header("Transfer-Encoding")) {
+  if (begin != end || request.has_header("Transfer-Encoding")) return {};
+  // Of these methods the library would wait for what may still come.
+  if (request.method == "POST") {
     return {411, "no Content-Length; expected a JSON object as the body"};
+  }
+  if (request.method == "PUT" || request.method == "PATCH" || request.method == "PRI") {
+    const int status = FindRoute(request.path) == nullptr ? 404 : 405;
+    return {status, MessageOf(request, status, max_body_bytes)};
   }
   return {};
 }

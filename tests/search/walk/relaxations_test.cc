@@ -70,6 +70,21 @@ TEST(Relaxations, OfTooLittleMemoryAreTheLeastThatDo) {
   EXPECT_NE(Find(relaxations, "--seq 1024"), nullptr) << InWords(relaxations);
 }
 
+// More GPUs than a few doublings give, and nothing that weights would leave no memory for.
+TEST(Relaxations, OfWeightsThatAreFarTooLargeAreMoreGpus) {
+  Problem problem = OnGpus(1);
+  problem.model.num_layers = 8;
+  const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+  const int64_t leanest = FindLeanest(problem, *predictor, 1)->prediction.peak_mem_bytes;
+  problem.memory_per_rank_bytes = leanest / 20;
+  const std::vector<Relaxation> relaxations = Checked(problem);
+  const Relaxation* gpus = Find(relaxations, " GPUs");
+  ASSERT_NE(gpus, nullptr) << InWords(relaxations);
+  EXPECT_GT(gpus->problem.cluster.max_ranks, 16);
+  EXPECT_EQ(Find(relaxations, "--seq"), nullptr) << InWords(relaxations);
+  EXPECT_EQ(Find(relaxations, "--gbs"), nullptr) << InWords(relaxations);
+}
+
 // Halving 5000 four times would leave some of the positions unused, too.
 TEST(Relaxations, OfTooFewPositionsAreAllThatThereAre) {
   Problem problem = OnGpus(1);

@@ -120,6 +120,22 @@ TEST_F(HttpServerTest, AnswersBesideClientsThatSayNothing) {
   }
 }
 
+// Nobody is served any more, so a request that only begins to come is not waited for.
+TEST_F(HttpServerTest, EndsBesideAClientThatNeverFinishesItsRequest) {
+  Start();
+  const RawClient silent(server_->port());
+  ASSERT_TRUE(silent.Send(kHealthRequest.substr(0, 20)));
+  const RawClient trickling(server_->port());
+  ASSERT_TRUE(trickling.Send("POST /v1/completions HTTP/1.1\r\nContent-Length: 4000\r\n\r\n{"));
+  EXPECT_EQ(Get("/health").status, 200);
+  server_->Drain();
+  for (int i = 0; i < 400 && !server_->finished(); ++i) {
+    trickling.Send("a");
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  }
+  EXPECT_TRUE(server_->finished());
+}
+
 TEST_F(HttpServerTest, DrainsAndCancels) {
   engine_.step_time = std::chrono::milliseconds(20);
   Start();

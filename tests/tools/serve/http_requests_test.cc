@@ -189,6 +189,14 @@ TEST_F(HttpServerTest, SaysWhatAHeadLacks) {
   EXPECT_TRUE(method.starts_with("HTTP/1.1 405 ")) << method;
   EXPECT_NE(method.find("\r\nAllow: GET, HEAD\r\n"), std::string::npos) << method;
   EXPECT_NE(method.find("/v1/models/echo: not for DELETE; expected GET"), std::string::npos);
+  // Methods that mostly have a body, but need not.
+  for (const char* other : {"PUT", "PATCH"}) {
+    const std::string put = answer(fmt::format("{} /health HTTP/1.1", other));
+    EXPECT_TRUE(put.starts_with("HTTP/1.1 405 ")) << put;
+    EXPECT_NE(put.find("\r\nAllow: GET, HEAD\r\n"), std::string::npos) << put;
+    const std::string nowhere = answer(fmt::format("{} /elsewhere HTTP/1.1", other));
+    EXPECT_TRUE(nowhere.starts_with("HTTP/1.1 404 ")) << nowhere;
+  }
 }
 
 // HTTP/1.0 knows no chunks.
