@@ -202,6 +202,24 @@ SpaceSummary Summarize(const PrunedCounts& left_out,
   return summary;
 }
 
+namespace {
+
+/// Of those that a dry run found too slow for what is required; nullptr where there is none.
+const CandidateRecord* FastestRuledOut(const std::vector<CandidateRecord>& candidates) {
+  const CandidateRecord* fastest = nullptr;
+  for (const CandidateRecord& candidate : candidates) {
+    if (!candidate.dry_run || candidate.pruned_by.empty() || candidate.pruned_by == kMemory) {
+      continue;
+    }
+    if (fastest == nullptr || candidate.dry_run->tokens_per_s > fastest->dry_run->tokens_per_s) {
+      fastest = &candidate;
+    }
+  }
+  return fastest;
+}
+
+}  // namespace
+
 void ThrowInfeasible(const SpaceSummary& summary, const std::vector<CandidateRecord>& candidates,
                      const std::string& advice) {
   std::string reasons;
@@ -216,16 +234,20 @@ void ThrowInfeasible(const SpaceSummary& summary, const std::vector<CandidateRec
       leanest = &candidate;
     }
   }
+  // Of what fits by its closed form only the best is listed; all of that failed a closer look.
+  if (summary.feasible > 0) {
+    reasons += fmt::format("{}{} behind those that dry runs ruled out", reasons.empty() ? "" : ", ",
+                           summary.feasible + summary.cut_by_bound);
+  }
   if (leanest != nullptr) {
     reasons += fmt::format("; the leanest, {}, {}", leanest->key, leanest->pruned_why);
   }
+  if (const CandidateRecord* fastest = FastestRuledOut(candidates)) {
+    reasons += fmt::format("; the fastest, {}, {}", fastest->key, fastest->pruned_why);
+  }
   if (!advice.empty()) reasons += "; " + advice;
-  // Of what fits by its closed form only the best is listed; all of that failed a closer look.
-  const std::string unlisted =
-      summary.feasible > 0 ? fmt::format(" but {} that are not listed", summary.feasible) : "";
-  throw InfeasibleError(
-      fmt::format("no feasible configuration: all {} candidates{} were pruned: {}", summary.size,
-                  unlisted, reasons));
+  throw InfeasibleError(fmt::format("no feasible configuration: all {} candidates were pruned: {}",
+                                    summary.size, reasons));
 }
 
 }  // namespace trimtab

@@ -111,7 +111,7 @@ Cluster ClusterFromFile(const std::string& path) {
   std::string kind;
   int64_t nodes = 1;
   int64_t gpus_per_node = 0;
-  object.Text("name", name, Need::kRequired);
+  object.Line("name", name, Need::kRequired);
   object.Text("kind", kind, Need::kRequired);
   object.Integer("nodes", nodes, 1, kMostNodes);
   object.Integer("gpus_per_node", gpus_per_node, 1, kMostGpusPerNode, Need::kRequired);

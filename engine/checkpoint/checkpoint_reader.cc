@@ -35,12 +35,12 @@ void RequireCheckpoint(const std::string& directory) {
     std::error_code ignored;
     return std::filesystem::exists(std::filesystem::path(directory) / name, ignored);
   };
+  const bool quantized = there("quantized.json");  // beside weights of a checkpoint's name
   for (const char* name : {kHeaderFile, kWeightsFile, kOptimizerFile}) {
-    if (there(name)) return;
+    if (there(name) && !quantized) return;
   }
-  const char* found = !there("") ? "no such folder"
-                      : there("quantized.json")
-                          ? "holds quantized weights, which serve and do not train"
+  const char* found = !there("")  ? "no such folder"
+                      : quantized ? "holds quantized weights, which serve and do not train"
                       : there("config.json") ? "is a Hugging Face folder, which --load-hf takes"
                                              : "holds no checkpoint";
   throw InputError(

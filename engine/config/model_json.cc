@@ -160,7 +160,7 @@ void WriteFamilyFields(const ModelConfig& model, nlohmann::json& json) {
 ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& where) {
   StrictObject object(json, where);
   ModelConfig model;
-  object.Text("name", model.name);
+  object.Line("name", model.name);
   object.Integer("vocab_size", model.vocab_size, 1, kMaxVocab, Need::kRequired);
   object.Integer("hidden_size", model.hidden_size, 1, kMaxHidden, Need::kRequired);
   object.Integer("num_layers", model.num_layers, 1, kMaxLayers, Need::kRequired);

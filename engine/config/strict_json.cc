@@ -232,6 +232,14 @@ void StrictObject::Text(const std::string& key, std::string& value, Need need) {
   value = found->get<std::string>();
 }
 
+void StrictObject::Line(const std::string& key, std::string& value, Need need) {
+  std::string text = value;
+  Text(key, text, need);
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; };
+  if (std::ranges::any_of(text, is_control)) Refuse(key, "one line without control characters");
+  value = text;
+}
+
 void StrictObject::Choice(const std::string& key, std::string& value,
                           std::span<const std::string> valid, Need need) {
   const nlohmann::json* found = Find(key, need);

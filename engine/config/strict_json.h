@@ -44,6 +44,8 @@ class StrictObject {
               Need need = Need::kOptional);
   void Boolean(const std::string& key, bool& value, Need need = Need::kOptional);
   void Text(const std::string& key, std::string& value, Need need = Need::kOptional);
+  /// A string of one line, without control characters.
+  void Line(const std::string& key, std::string& value, Need need = Need::kOptional);
   /// A string that must be one of `valid`.
   void Choice(const std::string& key, std::string& value, std::span<const std::string> valid,
               Need need = Need::kOptional);

@@ -10,7 +10,7 @@
 namespace trimtab {
 namespace {
 
-/// Dry runs of layouts without tensor parallelism are slow, and some need more memory.
+/// Dry runs of layouts without tensor parallelism are slow; all may be, or need more memory.
 class SlowDryRuns : public FakePredictor {
  public:
   Prediction DryRun(const RunConfig& run) override {
@@ -19,9 +19,12 @@ class SlowDryRuns : public FakePredictor {
       prediction.step_time_s *= 2;
       prediction.tokens_per_s /= 2;
     }
+    prediction.step_time_s *= slower;
+    prediction.tokens_per_s /= slower;
     prediction.peak_mem_bytes += more_bytes;
     return prediction;
   }
+  double slower = 1;
   int64_t more_bytes = 0;
 };
 
@@ -59,8 +62,32 @@ TEST(DryRuns, WhatNoDryRunFitsIsInfeasible) {
     FAIL() << "found something";
   } catch (const InfeasibleError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("that are not listed were pruned: "), std::string::npos) << text;
+    EXPECT_NE(text.find(" behind those that dry runs ruled out; "), std::string::npos) << text;
     EXPECT_NE(text.find("the leanest, "), std::string::npos) << text;
+  }
+}
+
+// How near the best comes to what is required.
+TEST(DryRuns, WhatNoDryRunIsFastEnoughForNamesTheFastest) {
+  SlowDryRuns predictor;
+  predictor.slower = 1.1;
+  FakeRunner runner;
+  SearchEvents events;
+  SearchOptions options = TinySearch(ScratchPath("no_dry_run_is_fast.db"));
+  options.race.prove_count = 0;
+  const SearchResult result = RunSearch(options, predictor, runner, events);
+  const double tokens_per_s = result.recommended_candidate().prediction()->tokens_per_s;
+  options.study_path = ScratchPath("no_dry_run_is_fast_enough.db");
+  options.problem.tokens = 1e9;
+  const double days = options.problem.tokens / tokens_per_s / 86400;
+  options.problem.requirements = ParseTrainingRequirements(fmt::format("days<={}", 0.999 * days));
+  try {
+    RunSearch(options, predictor, runner, events);
+    FAIL() << "found something";
+  } catch (const InfeasibleError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("the fastest, "), std::string::npos) << text;
+    EXPECT_NE(text.find(" tokens/s are too few for days<="), std::string::npos) << text;
   }
 }
 

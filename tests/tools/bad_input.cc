@@ -56,6 +56,7 @@ void MakeFiles(const std::string& folder) {
   write("hollow/checkpoint.json", "{}");
   std::filesystem::create_directories(folder + "/quantized");
   write("quantized/quantized.json", "{}");
+  write("quantized/weights.safetensors", "");
   write("tokenizer.model", "no tokenizer");
   write("array_of_runs.json", "[]");
   std::filesystem::create_directories(folder + "/letters");

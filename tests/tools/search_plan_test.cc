@@ -97,10 +97,16 @@ TEST(SearchPlans, RefuseNodesThatTheClusterHasNot) {
 
 // It could start no visit: it says so before it walks the space.
 TEST(SearchPlans, AreNotOfKubernetes) {
-  const CliResult result =
-      PlanOf({"--launcher", "kubernetes", "--launcher-options", "image=registry/trimtab:1"});
-  EXPECT_EQ(result.exit_code, 2) << result.out;
-  EXPECT_NE(result.err.find("--launcher kubernetes: "), std::string::npos) << result.err;
+  for (const auto& more :
+       {std::vector<std::string>{}, {"--launcher-options", "image=registry/trimtab:1"}}) {
+    std::vector<std::string> flags = {"--launcher", "kubernetes"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const CliResult result = PlanOf(flags);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_NE(result.err.find("--launcher kubernetes: a search starts its visits itself"),
+              std::string::npos)
+        << result.err;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

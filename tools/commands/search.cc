@@ -204,13 +204,13 @@ class SearchCommand : public Command {
     problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
     options_.race.objective = ParseObjective(objective_);
     options_.race.indifference = ParsePercent(indifference_, "--indifference");
-    options_.launcher = launcher_.Make();
     if (launcher_.name() == "kubernetes") {
       throw UsageError(
           "--launcher kubernetes: a search starts its visits itself, and nothing is sent to "
           "Kubernetes from here; expected another launcher (profile and train print a job for "
           "kubectl apply with --plan)");
     }
+    options_.launcher = launcher_.Make();
     problem.narrowings = Narrowings();
     problem.requirements = ParseTrainingRequirements(require_);
     if (only_space_) return PrintSpace(output);

@@ -60,7 +60,7 @@ class Parser {
  private:
   void ReadModel() {
     std::string name;
-    object_.Text("model", name, Need::kRequired);
+    object_.Line("model", name, Need::kRequired);
     if (name == model_.name) return;
     throw UnknownModelError(
         fmt::format("$.model: '{}' is not served here; expected '{}'", name, model_.name));

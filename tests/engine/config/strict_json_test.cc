@@ -71,6 +71,20 @@ TEST(StrictObject, IntegersAreIntegersWithinRange) {
   }
 }
 
+TEST(StrictObject, ALineHasNoControlCharacters) {
+  const nlohmann::json json = {
+      {"name", "Qwen 3 – größer"}, {"lines", "a\nb"}, {"nul", std::string("a\0b", 3)}};
+  StrictObject object(json, "f: $");
+  std::string name;
+  object.Line("name", name);
+  EXPECT_EQ(name, "Qwen 3 – größer");
+  EXPECT_EQ(ErrorText<InputError>([&] { object.Line("lines", name); }),
+            "f: $.lines: expected one line without control characters, got \"a\\nb\"");
+  EXPECT_EQ(ErrorText<InputError>([&] { object.Line("nul", name); }),
+            "f: $.nul: expected one line without control characters, got \"a\\u0000b\"");
+  EXPECT_EQ(name, "Qwen 3 – größer");
+}
+
 TEST(StrictObject, NamesTheEndOfTheTypeOnlyToWhoIsBeyondIt) {
   const auto message = [](const std::string& value, int64_t min) {
     const auto json = nlohmann::json::parse("{\"k\": " + value + "}");
