@@ -150,8 +150,8 @@ class Study {
 
   /// A visit of `round` about to start.
   Attempt BeginAttempt(int64_t candidate, int64_t round);
-  /// Takes in the results file, as IngestResults does, and how the attempt ended, when no line there
-  /// says so already: at once, for each commit waits for the disk.
+  /// Takes in the results file, as IngestResults does, and how the attempt ended, when no line
+  /// there says so already: at once, for each commit waits for the disk.
   void FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome);
   /// Takes in every finished line of the results file that is not in yet. Returns how many.
   int64_t IngestResults();
