@@ -25,6 +25,9 @@ struct Change {
 /// Doublings that are tried of a number of GPUs, halvings of a batch and of a sequence.
 constexpr int kMostDoublings = 4;
 constexpr int kMostHalvings = 6;
+/// Beyond this, a few doublings of what there is are still tried, but no number that only memory
+/// asks for: nobody waits for such searches, or has such machines.
+constexpr int64_t kMostGpus = 1 << 14;
 
 /// Whether they are a part of a node or whole ones.
 bool AreWhole(int64_t gpus, const Cluster& cluster) {
@@ -72,7 +75,7 @@ std::vector<Change> OtherGpus(const Problem& problem, int64_t least) {
   };
   const int64_t gpus = problem.cluster.max_ranks;
   int64_t times = 2;
-  while (2 * gpus * times < least) times *= 2;
+  while (2 * gpus * times < std::min(least, kMostGpus)) times *= 2;
   for (int i = 0; i < kMostDoublings; ++i, times *= 2) add(gpus * times);
   if (!problem.gpus.empty() || problem.max_ranks > 0) return changes;
   // Numbers that divide badly may have no layout at all, where fewer GPUs have one.

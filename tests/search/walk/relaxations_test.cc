@@ -85,6 +85,14 @@ TEST(Relaxations, OfWeightsThatAreFarTooLargeAreMoreGpus) {
   EXPECT_EQ(Find(relaxations, "--gbs"), nullptr) << InWords(relaxations);
 }
 
+// No number of GPUs is large enough: it is not looked for without end.
+TEST(Relaxations, OfHardlyAnyMemoryAreNoMillionsOfGpus) {
+  Problem problem = OnGpus(1);
+  problem.memory_per_rank_bytes = 1024;
+  const std::vector<Relaxation> relaxations = Checked(problem);
+  EXPECT_EQ(Find(relaxations, " GPUs"), nullptr) << InWords(relaxations);
+}
+
 // Halving 5000 four times would leave some of the positions unused, too.
 TEST(Relaxations, OfTooFewPositionsAreAllThatThereAre) {
   Problem problem = OnGpus(1);
