@@ -20,11 +20,7 @@ PipelineShape ShapeOf(const RunConfig& run) {
 /// What a micro batch takes on all stages together.
 StageTimes AllTimes(const std::vector<StageCosts>& stages) {
   StageTimes all = {0, 0, 0};
-  for (const StageCosts& each : stages) {
-    all.forward += each.times.forward;
-    all.backward_input += each.times.backward_input;
-    all.backward_weight += each.times.backward_weight;
-  }
+  for (const StageCosts& each : stages) all += each.times;
   return all;
 }
 

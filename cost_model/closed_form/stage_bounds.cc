@@ -122,11 +122,7 @@ double StageSums::SlowestOfCrowded(double crowding) const {
 
 StageTimes StageSums::All() const {
   StageTimes all = {0, 0, 0};
-  for (const Stage& stage : stages_) {
-    all.forward += stage.later.forward;
-    all.backward_input += stage.later.backward_input;
-    all.backward_weight += stage.later.backward_weight;
-  }
+  for (const Stage& stage : stages_) all += stage.later;
   return all;
 }
 

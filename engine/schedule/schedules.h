@@ -23,6 +23,12 @@ struct StageTimes {
   double backward_weight = 1;
 
   double total() const { return forward + backward_input + backward_weight; }
+  StageTimes& operator+=(const StageTimes& other) {
+    forward += other.forward;
+    backward_input += other.backward_input;
+    backward_weight += other.backward_weight;
+    return *this;
+  }
 };
 
 /// A micro batch's way from its first pass on the first stage through all others and back, until it

@@ -147,14 +147,15 @@ std::vector<bool> MayBeBetter(const RaceRules& rules, const Race& race) {
   return may;
 }
 
-/// How the race has ended, by the standings and by who may still be better.
-RaceEnd EndOf(const RaceRules& rules, const Race& race, const std::vector<bool>& may_be_better) {
+/// How the race has ended, by the standings, the loss that is expected, and who may still be
+/// better.
+RaceEnd EndOf(const RaceRules& rules, const Race& race, double loss,
+              const std::vector<bool>& may_be_better) {
   if (race.BestIsUnproved(rules)) return RaceEnd::kOpen;
   if (std::find(may_be_better.begin(), may_be_better.end(), true) == may_be_better.end()) {
     return race.With(Standing::kTied).empty() ? RaceEnd::kSeparated : RaceEnd::kTie;
   }
-  return LosesLittle(rules, *race.belief, *race.contestant[*race.best]) ? RaceEnd::kSmallLoss
-                                                                        : RaceEnd::kOpen;
+  return LosesLittle(rules, loss) ? RaceEnd::kSmallLoss : RaceEnd::kOpen;
 }
 
 }  // namespace
@@ -163,8 +164,8 @@ std::string Name(Standing standing) { return kStandingNames[static_cast<size_t>(
 
 std::string Name(RaceEnd end) { return kEndNames[static_cast<size_t>(end)]; }
 
-bool LosesLittle(const RaceRules& rules, const RaceBelief& belief, size_t best) {
-  return belief.Loss(best) < kSmallLossShare * rules.log_indifference();
+bool LosesLittle(const RaceRules& rules, double loss) {
+  return loss < kSmallLossShare * rules.log_indifference();
 }
 
 PredictionGroup GroupOf(const CandidateRecord& candidate) {
@@ -229,10 +230,11 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
                                         : Standing::kTied;
   }
   race.standing[*race.best] = Standing::kBest;
-  race.end = EndOf(rules, race, may_be_better);
+  const double loss = race.belief->Loss(*race.contestant[*race.best]);
+  race.end = EndOf(rules, race, loss, may_be_better);
   // Memory is measured to the byte: nothing is lost.
   if (rules.objective != Objective::kMemory) {
-    race.expected_loss = std::expm1(race.belief->Loss(*race.contestant[*race.best]));
+    race.expected_loss = std::expm1(loss);
   }
   return race;
 }

@@ -91,8 +91,8 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
 void ApplyRace(const Race& race, const std::vector<Residual>& seed,
                std::vector<CandidateRecord>& candidates);
 
-/// Whether little enough is lost with contestant `best` to be content with it.
-bool LosesLittle(const RaceRules& rules, const RaceBelief& belief, size_t best);
+/// Whether so little is expected to be lost (RaceBelief::Loss) that one is content with it.
+bool LosesLittle(const RaceRules& rules, double loss);
 
 /// Predictions of one mode and precision share most of their errors.
 using PredictionGroup = std::pair<Mode, Precision>;

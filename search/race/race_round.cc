@@ -80,8 +80,8 @@ void PlanRound(const RaceRules& rules, const Race& race,
   const size_t best = *race.contestant[*race.best];
   while (round.size() < kVisitsOfARound) {
     if (belief.Doubt(best, rules.log_indifference()) <= rules.allowed_doubt()) return;
-    if (LosesLittle(rules, belief, best)) return;
     const double loss = belief.Loss(best);
+    if (LosesLittle(rules, loss)) return;
     std::optional<size_t> next;
     double most = 0;
     std::vector<size_t> thought_of = belief.Rivals(best, kMostRivals);

@@ -28,6 +28,19 @@ class SlowDryRuns : public FakePredictor {
   int64_t more_bytes = 0;
 };
 
+/// What a search says of a space in which nothing is feasible.
+std::string WhyInfeasible(const SearchOptions& options, Predictor& predictor) {
+  FakeRunner runner;
+  SearchEvents events;
+  try {
+    RunSearch(options, predictor, runner, events);
+  } catch (const InfeasibleError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "found something";
+  return "";
+}
+
 TEST(DryRuns, RecommendsNothingWithoutADryRun) {
   SlowDryRuns predictor;
   FakeRunner runner;
@@ -53,18 +66,11 @@ TEST(DryRuns, RecommendsNothingWithoutADryRun) {
 TEST(DryRuns, WhatNoDryRunFitsIsInfeasible) {
   SlowDryRuns predictor;
   predictor.more_bytes = 1'000'000;
-  FakeRunner runner;
-  SearchEvents events;
   SearchOptions options = TinySearch(ScratchPath("no_dry_run_fits.db"));
   options.problem.memory_per_rank_bytes = 100'000;
-  try {
-    RunSearch(options, predictor, runner, events);
-    FAIL() << "found something";
-  } catch (const InfeasibleError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find(" behind those that dry runs ruled out; "), std::string::npos) << text;
-    EXPECT_NE(text.find("the leanest, "), std::string::npos) << text;
-  }
+  const std::string text = WhyInfeasible(options, predictor);
+  EXPECT_NE(text.find(" behind those that dry runs ruled out; "), std::string::npos) << text;
+  EXPECT_NE(text.find("the leanest, "), std::string::npos) << text;
 }
 
 // How near the best comes to what is required.
@@ -81,14 +87,9 @@ TEST(DryRuns, WhatNoDryRunIsFastEnoughForNamesTheFastest) {
   options.problem.tokens = 1e9;
   const double days = options.problem.tokens / tokens_per_s / 86400;
   options.problem.requirements = ParseTrainingRequirements(fmt::format("days<={}", 0.999 * days));
-  try {
-    RunSearch(options, predictor, runner, events);
-    FAIL() << "found something";
-  } catch (const InfeasibleError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("the fastest, "), std::string::npos) << text;
-    EXPECT_NE(text.find(" tokens/s are too few for days<="), std::string::npos) << text;
-  }
+  const std::string text = WhyInfeasible(options, predictor);
+  EXPECT_NE(text.find("the fastest, "), std::string::npos) << text;
+  EXPECT_NE(text.find(" tokens/s are too few for days<="), std::string::npos) << text;
 }
 
 /// Says which profile its dry runs were priced by.

@@ -4,12 +4,16 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 #include <vector>
 
 namespace trimtab {
 namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(20);
 
 /// The library tells of its listener alone, not of the connections that it has accepted.
 std::vector<int> OpenFiles() {
@@ -43,9 +47,11 @@ bool Listens(int file) {
 
 }  // namespace
 
-void EndReading(int port) {
-  for (const int file : OpenFiles()) {
-    if (PortOf(file) == port && !Listens(file)) ::shutdown(file, SHUT_RD);
+void EndReading(int port, const std::atomic<bool>& finished) {
+  for (; !finished; std::this_thread::sleep_for(kPause)) {
+    for (const int file : OpenFiles()) {
+      if (PortOf(file) == port && !Listens(file)) ::shutdown(file, SHUT_RD);
+    }
   }
 }
 

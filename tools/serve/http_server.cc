@@ -33,7 +33,6 @@ constexpr auto kPoll = std::chrono::milliseconds(100);
 constexpr int64_t kSpareConnections = 1024;
 constexpr int kKeepAliveSeconds = 2;
 constexpr int kSocketTimeoutSeconds = 10;
-constexpr auto kEndReadingEvery = std::chrono::milliseconds(20);
 /// Connections that wait to be accepted. With the library's own 5, clients that come together are
 /// dropped, and try again after a second.
 constexpr int kWaitingConnections = 1024;
@@ -103,12 +102,8 @@ class HttpServer::Impl {
       const SignalsBlocked blocked;
       while (const int64_t now = in_flight_) in_flight_.wait(now);
       http_.stop();
-      // The library waits for requests that have begun to come, byte by byte if need be. One that
-      // it accepts just now may be missed by the first call.
-      while (!finished_) {
-        EndReading(port_);
-        std::this_thread::sleep_for(kEndReadingEvery);
-      }
+      // The library would wait for requests that have begun to come, byte by byte if need be.
+      EndReading(port_, finished_);
     });
   }
 
