@@ -9,6 +9,7 @@
 
 #include "cost_model/dry_run/timeline.h"
 #include "engine/schedule/pipeline.h"
+#include "tests/cost_model/dry_run/stage_seconds.h"
 
 namespace trimtab {
 namespace {
@@ -17,19 +18,8 @@ namespace {
 double CarriedOut(Schedule schedule, const PipelineShape& shape, const StageTimes& times,
                   double message_s) {
   const auto programs = PlanPipeline(schedule, shape);
-  std::vector<StageSeconds> stages;
-  for (const StageProgram& program : programs) {
-    StageSeconds& stage = stages.emplace_back();
-    for (const Action& action : program) {
-      double seconds = message_s;
-      if (action.kind == ActionKind::kForward) seconds = times.forward;
-      if (action.kind == ActionKind::kBackward) seconds = times.total() - times.forward;
-      if (action.kind == ActionKind::kBackwardInput) seconds = times.backward_input;
-      if (action.kind == ActionKind::kBackwardWeight) seconds = times.backward_weight;
-      stage.actions.push_back(seconds);
-    }
-  }
-  const PipelineTimeline timeline = RunPipeline(programs, stages);
+  const PipelineTimeline timeline =
+      RunPipeline(programs, SecondsOf(programs, shape.vp, times, message_s));
   return timeline.stages[timeline.slowest()].end_s;
 }
 
@@ -98,10 +88,9 @@ TEST(StageWaits, NoOtherScheduleWaitsForRoundTrips) {
     if (waits) continue;
     const PipelineShape shape = {
         .pp = 4, .vp = row.schedule == Schedule::kInterleaved1F1B ? 2 : 1, .micro_batches = 32};
-    const StageTimes chunk = {1, 1, 1};
     const auto chunks = static_cast<double>(shape.vp);
     const StageTimes times = {chunks, chunks, chunks};
-    EXPECT_NEAR(CarriedOut(row.schedule, shape, chunk, 0.5),
+    EXPECT_NEAR(CarriedOut(row.schedule, shape, times, 0.5),
                 WithoutRoundTrips(row.schedule, shape, times, 0.5), 1e-9);
   }
 }

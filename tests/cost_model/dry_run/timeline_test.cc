@@ -7,30 +7,10 @@
 #include <random>
 
 #include "engine/schedule/pipeline.h"
+#include "tests/cost_model/dry_run/stage_seconds.h"
 
 namespace trimtab {
 namespace {
-
-/// What `programs` take when every stage takes `times` for a micro batch, in equal shares of its
-/// chunks, and every message `message`.
-std::vector<StageSeconds> SecondsOf(const std::vector<StageProgram>& programs, int64_t vp,
-                                    const StageTimes& times, double message) {
-  std::vector<StageSeconds> stages;
-  for (const StageProgram& program : programs) {
-    StageSeconds& stage = stages.emplace_back();
-    for (const Action& action : program) {
-      double seconds = message * static_cast<double>(vp);
-      if (action.kind == ActionKind::kForward) seconds = times.forward;
-      if (action.kind == ActionKind::kBackward) {
-        seconds = times.backward_input + times.backward_weight;
-      }
-      if (action.kind == ActionKind::kBackwardInput) seconds = times.backward_input;
-      if (action.kind == ActionKind::kBackwardWeight) seconds = times.backward_weight;
-      stage.actions.push_back(seconds / static_cast<double>(vp));
-    }
-  }
-  return stages;
-}
 
 double Work(const PipelineShape& shape, const StageTimes& times) {
   return static_cast<double>(shape.micro_batches) * times.total();
