@@ -26,6 +26,7 @@ MessagePrice MessagesOfLight(const RunConfig& run, const Cluster& cluster, doubl
   profile.link_bandwidth.value = link_bandwidth;
   profile.link_latency_s.value = profile.network_latency_s.value = 0;
   profile.link_efficiency.value = profile.network_efficiency.value = 1;
+  profile.shared_ports.value = 1;
   SoftwareStack stack = cluster.stack;
   stack.network.value = 1;
   return MessagePrice(profile, cluster.ranks_per_node, stack, run.model.moe);
@@ -76,6 +77,8 @@ class ExplainRecorder final : public Recorder {
     const Quantity& efficiency = within ? profile.link_efficiency : profile.network_efficiency;
     part.priced_by = Of(within ? "link_bandwidth" : "network_bandwidth", wire.origin) + ", " +
                      Of(within ? "link_efficiency" : "network_efficiency", efficiency.origin);
+    if (within || stride == 1) return;
+    part.priced_by += ", " + Of("shared_ports", profile.shared_ports.origin);
   }
   void BeginWait(const CommRecord& /*message*/) override {}
   void End() override {}

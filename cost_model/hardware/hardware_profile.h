@@ -163,6 +163,8 @@ struct HardwareProfile {
   Quantity network_latency_s;      // of one message between nodes
   Quantity network_bandwidth;      // bytes/s per rank and direction between nodes
   Quantity network_efficiency{1};  // share of it that collectives reach
+  Quantity shared_ports{1};        // of a node's: what a group gets of each but its first, where
+                                   // others use them too
   Quantity power_w{0};             // of one GPU at full load, its board's limit; 0 = unknown
   std::vector<ModeTables> modes;   // empty: the roofline above is all there is
   std::string measured_on;         // processor and date of the measurement; may be empty

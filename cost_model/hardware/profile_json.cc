@@ -212,6 +212,7 @@ constexpr QuantityField kQuantities[] = {
     {"network_bandwidth", &HardwareProfile::network_bandwidth},
     {"link_efficiency", &HardwareProfile::link_efficiency, Need::kOptional},
     {"network_efficiency", &HardwareProfile::network_efficiency, Need::kOptional},
+    {"shared_ports", &HardwareProfile::shared_ports, Need::kOptional},
     {"flash_attention_2", &HardwareProfile::flash_attention_2, Need::kOptional},
     {"power_w", &HardwareProfile::power_w, Need::kOptional},
 };

@@ -56,9 +56,11 @@ struct SoftwareStack {
   Quantity compute_per_year{0};  // by how much a release a year later is faster, relative
   Quantity attention{1};         // speed of attention, against the profile's
   Quantity memory_traffic{1};    // bytes that other ops move, against ours
+  Quantity loss_bytes{0};        // that a loss moves for each logit, beyond ours
   Quantity host_layer_s{0};      // of the host, to launch a forward pass of one layer
   Quantity host_tp_growth{0};    // by how much more with each doubling of tp, relative
   Quantity expert_launch_s{0};   // of the host, to launch a product of one expert of a group
+  Quantity tp_wait_s{0};         // of a tensor-parallel message for each further rank: who is late
   Quantity tp_exposed{1};        // share of tensor-parallel messages that nothing hides
   Quantity ep_exposed{1};        // the same of tokens on their way to experts and back
   Quantity dp_exposed{0};        // the same of data-parallel ones that our engine hides

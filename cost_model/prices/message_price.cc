@@ -24,6 +24,7 @@ MessagePrice::MessagePrice(const HardwareProfile& profile, int64_t ranks_per_nod
       network_latency_s_(profile.network_latency_s.value),
       network_bandwidth_(profile.network_bandwidth.value * profile.network_efficiency.value *
                          stack.network.value),
+      shared_ports_(profile.shared_ports.value),
       once_per_node_(stack.tokens_once_per_node),
       tokens_copies_(static_cast<double>(moe.router_topk)) {}
 
@@ -33,6 +34,9 @@ double MessagePrice::Seconds(const CommRecord& message, int64_t stride) const {
   spread.members =
       std::min(spread.ranks, static_cast<double>(std::max<int64_t>(1, domain_ranks_ / stride)));
   spread.domains = std::ceil(spread.ranks / spread.members);
+  // Groups that have a domain in common choose their ports without knowing of each other, and
+  // rings that come in at one and leave at another cross the network's rails.
+  spread.ports = stride == 1 ? spread.members : 1 + shared_ports_ * (spread.members - 1);
   const bool within = spread.domains == 1;
   const double latency_s = within ? link_latency_s_ : network_latency_s_;
   const double steps = std::ceil(std::log2(spread.ranks));
@@ -49,8 +53,7 @@ double MessagePrice::Seconds(const CommRecord& message, int64_t stride) const {
     case CollectiveKind::kRecv: {
       const double all_s =
           static_cast<double>(message.bytes) /
-          (within ? link_bandwidth_
-                  : std::min(link_bandwidth_, network_bandwidth_ * spread.members));
+          (within ? link_bandwidth_ : std::min(link_bandwidth_, network_bandwidth_ * spread.ports));
       return all_s + (message.kind == CollectiveKind::kBroadcast ? steps : 1) * latency_s;
     }
     case CollectiveKind::kBarrier:
@@ -60,9 +63,9 @@ double MessagePrice::Seconds(const CommRecord& message, int64_t stride) const {
 }
 
 double MessagePrice::BusBandwidth(const Spread& spread) const {
-  // A group's rings leave a domain through the ports of all its members there.
+  // A group's rings leave a domain through the ports of its members there.
   return spread.domains == 1 ? link_bandwidth_
-                             : std::min(link_bandwidth_, network_bandwidth_ * spread.members);
+                             : std::min(link_bandwidth_, network_bandwidth_ * spread.ports);
 }
 
 double MessagePrice::RingShare(const CommRecord& message, const Spread& spread) const {

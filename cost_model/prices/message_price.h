@@ -26,6 +26,7 @@ class MessagePrice {
     double ranks = 1;
     double members = 1;  // of a domain
     double domains = 1;
+    double ports = 1;  // of a domain, that the group's messages leave it through
   };
 
   /// The fastest of the algorithms that the machine has for it: they differ in what they do with
@@ -47,6 +48,7 @@ class MessagePrice {
   double link_bandwidth_;
   double network_latency_s_;
   double network_bandwidth_;
+  double shared_ports_;
   bool once_per_node_;
   double tokens_copies_;
 };

@@ -47,6 +47,7 @@ OpRoofline::OpRoofline(const HardwareProfile& profile, const Mode& mode, int64_t
       attention_speed_(stack.attention.value),
       bandwidth_(profile.memory_bandwidth.value * profile.bandwidth_efficiency.value),
       memory_traffic_(stack.memory_traffic.value),
+      loss_bytes_(stack.loss_bytes.value),
       dispatch_s_(stack.dispatch_s.value),
       chunk_s_(stack.chunk_s.value),
       launch_overhead_s_(profile.launch_overhead_s.value),
@@ -89,13 +90,26 @@ double OpRoofline::Alone(const OpRecord& op, Precision run) const {
     const double waits_s = op.kind == OpKind::kSortByExpert
                                ? dispatch_s_ + static_cast<double>(op.dims[1]) * chunk_s_
                                : 0;
-    return waits_s + static_cast<double>(op.bytes) * memory_traffic_ / bandwidth_ +
-           launch_overhead_s_;
+    const double bytes = static_cast<double>(op.bytes) + LossBytes(op);
+    return waits_s + bytes * memory_traffic_ / bandwidth_ + launch_overhead_s_;
   }
   const Rate& rate = RateFor(op, run);
   if (IsProduct(op)) return Product(op, rate) + launch_overhead_s_;
   const bool unfused = attention_kernel_ == AttentionKernel::kUnfused;
   return (unfused ? UnfusedAttention(op, rate) : FusedAttention(op, rate)) + launch_overhead_s_;
+}
+
+double OpRoofline::LossBytes(const OpRecord& op) const {
+  const auto logits = static_cast<double>(op.dims[0] * op.dims[1]);
+  switch (op.kind) {
+    case OpKind::kCrossEntropy:
+      return loss_bytes_ * logits;
+    case OpKind::kCrossEntropyParts:  // forward and backward, where ranks share the vocabulary
+    case OpKind::kCrossEntropyGrad:
+      return loss_bytes_ * logits / 2;
+    default:
+      return 0;
+  }
 }
 
 double OpRoofline::Product(const OpRecord& op, const Rate& rate) const {

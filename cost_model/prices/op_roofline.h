@@ -37,6 +37,8 @@ class OpRoofline {
   /// Of the op as it is, whatever the stack fuses.
   double Alone(const OpRecord& op, Precision run) const;
   double Product(const OpRecord& op, const Rate& rate) const;
+  /// Bytes that the stack's loss moves beyond ours.
+  double LossBytes(const OpRecord& op) const;
   double FusedAttention(const OpRecord& op, const Rate& rate) const;
   double UnfusedAttention(const OpRecord& op, const Rate& rate) const;
 
@@ -48,6 +50,7 @@ class OpRoofline {
   double attention_speed_;
   double bandwidth_;
   double memory_traffic_;
+  double loss_bytes_;
   double dispatch_s_;
   double chunk_s_;
   double launch_overhead_s_;

@@ -44,14 +44,15 @@ double Pricer::SecondsInLayer(const OpRecord& op) const {
 double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
   const double measured_s = tables_.Seconds(message);
   if (measured_s > 0) return measured_s;
-  double exposed = 1;
+  const double seconds = messages_.Seconds(message, stride);
   if (!message.asynchronous() && message.group == GroupKind::kTensor) {
-    exposed = stack_.tp_exposed.value;
+    const double wait_s = (message.ranks - 1) * stack_.tp_wait_s.value;
+    return stack_.tp_exposed.value * (seconds + wait_s);
   }
   if (message.kind == CollectiveKind::kAllToAll && message.group == GroupKind::kExpert) {
-    exposed = stack_.ep_exposed.value;
+    return stack_.ep_exposed.value * seconds;
   }
-  return exposed * messages_.Seconds(message, stride);
+  return seconds;
 }
 
 double Pricer::BetweenStages(const CommRecord& message, const ParallelConfig& layout) const {

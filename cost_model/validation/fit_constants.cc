@@ -20,13 +20,16 @@ const std::vector<ConstantKind>& Kinds() {
       {"bandwidth_efficiency", Outcome::kStepTime, false, 0.07, 0.70, 0.92, 0},
       {"link_efficiency", Outcome::kStepTime, false, 0.08, 0.60, 0.88, 0},
       {"network_efficiency", Outcome::kStepTime, false, 0.15, 0.40, 0.95, 0},
+      {"shared_ports", Outcome::kStepTime, false, 0.30, 0.25, 1.0, 1},
       {"link_latency_s", Outcome::kStepTime, false, 0.5, 0.5e-6, 20e-6, 0},
       {"compute", Outcome::kStepTime, true, 0.06, 0.75, 1.25, 1},
       {"compute_per_year", Outcome::kStepTime, true, 0.5, 0.01, 0.3, 0},
       {"attention", Outcome::kStepTime, true, 0.20, 0.4, 1.8, 1},
       {"memory_traffic", Outcome::kStepTime, true, 0.25, 0.5, 3.5, 1},
+      {"loss_bytes", Outcome::kStepTime, true, 0.5, 2, 150, 0},
       {"host_layer_s", Outcome::kStepTime, true, 0.6, 5e-6, 3e-3, 0},
       {"expert_launch_s", Outcome::kStepTime, true, 0.7, 1e-6, 2e-4, 0},
+      {"tp_wait_s", Outcome::kStepTime, true, 0.7, 1e-6, 1e-4, 0},
       {"tp_exposed", Outcome::kStepTime, true, 0.35, 0.1, 2.5, 1},
       {"dp_exposed", Outcome::kStepTime, true, 0.5, 0.02, 1.3, 0},
       {"network", Outcome::kStepTime, true, 0.25, 0.15, 1.6, 1},
@@ -65,6 +68,7 @@ constexpr ProfileNumber kProfileNumbers[] = {
     {"bandwidth_efficiency", &HardwareProfile::bandwidth_efficiency},
     {"link_efficiency", &HardwareProfile::link_efficiency},
     {"network_efficiency", &HardwareProfile::network_efficiency},
+    {"shared_ports", &HardwareProfile::shared_ports},
     {"link_latency_s", &HardwareProfile::link_latency_s},
 };
 
@@ -85,7 +89,8 @@ FitConstant ConstantOf(const ConstantKind& kind, const std::string& owner, doubl
 }
 
 std::string OwnerOf(const ConstantKind& kind, const HardwareProfile& profile) {
-  return kind.name == "network_efficiency" ? kNetworks : profile.generation;
+  const bool of_networks = kind.name == "network_efficiency" || kind.name == "shared_ports";
+  return of_networks ? kNetworks : profile.generation;
 }
 
 void AddOfProfile(const HardwareProfile& profile, std::vector<FitConstant>& constants) {

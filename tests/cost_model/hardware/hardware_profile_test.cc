@@ -84,10 +84,13 @@ TEST(HardwareProfile, ProductsOutsideTensorCoresReachTheSameOnEveryGpu) {
 // What a network reaches is the network's: else a faster GPU could be slower on the same one.
 TEST(HardwareProfile, NetworksReachTheSameWhateverTheyConnect) {
   double reached = 0;
+  double shared = 0;
   for (const std::string& name : BuiltinProfileNames()) {
     const HardwareProfile profile = BuiltinProfile(name);
     if (profile.device == "cpu") continue;
     if (reached == 0) reached = profile.network_efficiency.value;
+    if (shared == 0) shared = profile.shared_ports.value;
+    EXPECT_EQ(profile.shared_ports.value, shared) << name;
     EXPECT_EQ(profile.network_efficiency.value, reached) << name;
   }
   EXPECT_GT(reached, 0);

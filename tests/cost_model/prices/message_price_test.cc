@@ -13,12 +13,46 @@ TEST(MessagePrice, MessagesBetweenNodesUseTheNetwork) {
   EXPECT_GT(pricer.Seconds(message, /*stride=*/8), 4 * pricer.Seconds(message, /*stride=*/1));
 }
 
-// Neighbours of stride 2 are four to a node: their rings have four ports.
-TEST(MessagePrice, AGroupUsesThePortsOfAllItsMembers) {
-  const Pricer pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0);
-  const CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kData, 16, 1 << 30};
-  EXPECT_NEAR(pricer.Seconds(message, /*stride=*/8) / pricer.Seconds(message, /*stride=*/2), 4,
-              0.1);
+// Of two nodes of 8, a group of stride 2 has four members in each, and another group has ports
+// there as well: their rings have one port, and a share of three.
+TEST(MessagePrice, GroupsThatHaveANodeInCommonGetAShareOfItsPorts) {
+  HardwareProfile profile = BuiltinProfile("h100-sxm");
+  profile.link_latency_s.value = profile.network_latency_s.value = 0;
+  const double port = profile.network_bandwidth.value * profile.network_efficiency.value;
+  for (const double share : {1.0, 0.5}) {
+    profile.shared_ports.value = share;
+    const Pricer pricer(profile, {1, 1}, 8, 0);
+    const auto bus = [&](int ranks, int64_t stride) {
+      const CommRecord message = {CollectiveKind::kAllGather, GroupKind::kData, ranks, 1 << 30};
+      return (ranks - 1.0) / ranks * (1 << 30) / pricer.Seconds(message, stride);
+    };
+    EXPECT_NEAR(bus(8, 2), (1 + 3 * share) * port, 1);
+    EXPECT_NEAR(bus(4, 4), (1 + share) * port, 1);
+    EXPECT_NEAR(bus(2, 8), port, 1) << "each group has a port of its own";
+    EXPECT_NEAR(bus(16, 1), 8 * port, 1) << "one group has all ports";
+  }
+}
+
+// Until the last of them has come, which takes longer the more there are; what hides the message
+// hides that too.
+TEST(MessagePrice, TensorParallelRanksWaitForEachOther) {
+  const HardwareProfile profile = BuiltinProfile("a100-80gb");
+  const Pricer prompt(profile, {1, 1}, 8, 0);
+  SoftwareStack stack = {.tp_wait_s = {.value = 20e-6}};
+  const auto wait_s = [&](const CommRecord& message) {
+    const Pricer pricer(profile, {1, 1}, 8, 0, Precision::kFp32, stack);
+    return pricer.Seconds(message, 1) - prompt.Seconds(message, 1);
+  };
+  const CommRecord pair = {CollectiveKind::kAllReduce, GroupKind::kTensor, 2, 1 << 26};
+  CommRecord node = {CollectiveKind::kAllReduce, GroupKind::kTensor, 8, 1 << 26};
+  EXPECT_NEAR(wait_s(pair), 20e-6, 1e-9);
+  EXPECT_NEAR(wait_s(node), 7 * 20e-6, 1e-9);
+  node.group = GroupKind::kData;
+  EXPECT_EQ(wait_s(node), 0);
+  node.group = GroupKind::kTensor;
+  stack.tp_exposed.value = 0.5;
+  EXPECT_NEAR(wait_s(node) + prompt.Seconds(node, 1), 0.5 * (7 * 20e-6 + prompt.Seconds(node, 1)),
+              1e-9);
 }
 
 // NCCL's performance notes: an all-reduce of S bytes takes 2 (n - 1) / n S / bus bandwidth.
@@ -85,13 +119,14 @@ TEST(MessagePrice, MessagesTakeLongerWithMoreBytesAndRanks) {
 
 // NVIDIA's GB200 NVL72 joins 72 GPUs of 18 trays by NVLink.
 TEST(MessagePrice, ALinkMayJoinSeveralNodes) {
-  const HardwareProfile rack = BuiltinProfile("gb200");
+  HardwareProfile rack = BuiltinProfile("gb200");
   HardwareProfile trays = rack;
   trays.link_domain = 0;
   const CommRecord message = {CollectiveKind::kAllGather, GroupKind::kData, 16, 1 << 30};
   const double rack_s = Pricer(rack, {1, 1}, 4, 0).Seconds(message, 4);
   EXPECT_GT(Pricer(trays, {1, 1}, 4, 0).Seconds(message, 4), 10 * rack_s);
-  // 18 members of a group of stride 4 share their ports, where it leaves the rack.
+  rack.shared_ports.value = trays.shared_ports.value = 1;
+  // 18 members of a group of stride 4 have as many ports, where it leaves the rack.
   const CommRecord wide = {CollectiveKind::kAllGather, GroupKind::kData, 64, 1 << 30};
   EXPECT_LT(Pricer(rack, {1, 1}, 4, 0).Seconds(wide, 4),
             Pricer(trays, {1, 1}, 4, 0).Seconds(wide, 4) / 10);

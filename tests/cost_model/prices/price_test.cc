@@ -172,6 +172,27 @@ TEST(Pricer, AStackThatFusesNothingTakesItsPasses) {
   EXPECT_GT(theirs.Seconds(loss), 1.9 * 1.5 * ours.Seconds(loss));
 }
 
+// Megatron-LM's vocab_parallel_cross_entropy of 2022 goes over logits in fp32: a copy of those in
+// 16 bits (6 bytes), their largest (4), less that (8), the exponentials (8), their sum (4) and
+// quotient (8); back a product with the gradient (8) and a copy in 16 bits (6): 52 bytes a logit.
+TEST(Pricer, ALossInFp32MovesMoreBytes) {
+  const HardwareProfile profile = BuiltinProfile("a100-80gb");
+  const double bandwidth = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value;
+  const SoftwareStack stack = {.memory_traffic = {.value = 1.5}, .loss_bytes = {.value = 44}};
+  const Pricer ours(profile, {1, 1}, 8, 0, Precision::kBf16, {.memory_traffic = {.value = 1.5}});
+  const Pricer theirs(profile, {1, 1}, 8, 0, Precision::kBf16, stack);
+  const auto more_s = [&](const OpRecord& op) { return theirs.Seconds(op) - ours.Seconds(op); };
+  constexpr int64_t kRows = 8192;
+  constexpr int64_t kVocab = 50304;
+  const double loss_s = 44.0 * kRows * kVocab * 1.5 / bandwidth;
+  EXPECT_NEAR(more_s(CrossEntropyRecord(kRows, kVocab, DType::kBf16)), loss_s, 1e-9);
+  // Of a vocabulary that ranks share, each has its part.
+  EXPECT_NEAR(more_s(CrossEntropyPartsRecord(kRows, kVocab / 8, DType::kBf16)) +
+                  more_s(CrossEntropyGradRecord(kRows, kVocab / 8, 8, DType::kBf16)),
+              loss_s / 8, 1e-9);
+  EXPECT_EQ(more_s(AddRecord(kRows * kVocab)), 0);
+}
+
 // A host of 1 ms a layer, 7 % more with each doubling of tp, and 20 us for each expert's product.
 TEST(Pricer, LayersWaitForTheHostThatLaunchesThem) {
   SoftwareStack stack = {.host_layer_s = {.value = 1e-3},
