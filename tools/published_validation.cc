@@ -8,6 +8,7 @@
 #include "cost_model/validation/accuracy.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "tools/skipped_rows.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -199,19 +200,13 @@ std::string ValidationText(std::span<const PredictedRun> runs, const TakenRuns& 
                  fmt::format("{:.0f}", run.estimate.tokens_per_s_per_gpu()),
                  fmt::format("{:+.1f} %", 100 * run.StepTimeError())});
   }
-  std::map<std::string, int64_t> reasons;
-  for (const auto& [id, reason] : taken.skipped) ++reasons[reason];
-  Table skipped({{"skipped", Align::kRight}, {"reason"}});
-  for (const auto& [reason, count] : reasons) {
-    skipped.AddRow({fmt::format("{}", count), reason});
-  }
   const FitVerdicts verdicts = VerdictsOf(runs);
   const std::string fits =
       fmt::format("{} of {} that ran are said to fit in memory, and {} of {} that ran out of it\n",
                   verdicts.ran_said_to, Counted(verdicts.ran, "run"), verdicts.ran_out_said_to,
                   verdicts.ran_out);
   return sources.ToText(bold) + fits + "\n" + rows.ToText(bold) +
-         (reasons.empty() ? "" : "\n" + skipped.ToText(bold));
+         SkippedRowsText(taken.skipped, bold);
 }
 
 }  // namespace trimtab

@@ -8,6 +8,7 @@
 
 #include "cost_model/validation/accuracy.h"
 #include "engine/base/error.h"
+#include "tools/skipped_rows.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -182,15 +183,6 @@ void AddSummary(const std::string& name, const std::vector<Scored>& rows, Table&
   AddErrors(name + ", experts", of_kind(true), table);
 }
 
-std::string SkippedText(const ServingCases& taken, bool bold) {
-  std::map<std::string, int64_t> reasons;
-  for (const auto& [id, reason] : taken.skipped) ++reasons[reason];
-  if (reasons.empty()) return "";
-  Table table({{"skipped", Align::kRight}, {"reason"}});
-  for (const auto& [reason, count] : reasons) table.AddRow({fmt::format("{}", count), reason});
-  return "\n" + table.ToText(bold);
-}
-
 template <typename T>
 nlohmann::json NumbersJson(const std::vector<ServingNumber<T>>& numbers, const T& of) {
   nlohmann::json json = nlohmann::json::object();
@@ -259,7 +251,7 @@ std::string ServingValidationText(const ServingCases& taken, const ServingNumber
           "\nfits: {} of {} rows, all of which ran; waits for room in the cache: {} of {} rows "
           "that did, {} that did not\n",
           decisions.fit, decisions.rows, decisions.both, decisions.waited, decisions.false_alarms);
-  return text + SkippedText(taken, bold);
+  return text + SkippedRowsText(taken.skipped, bold);
 }
 
 ServingFitReport ReportServingFit(const ServingCases& taken, bool bold) {
@@ -282,7 +274,7 @@ ServingFitReport ReportServingFit(const ServingCases& taken, bool bold) {
     AddSummary(fmt::format("other {}s", Name(by)), scored, table);
     report.json[fmt::format("held_out_by_{}", Name(by))] = ErrorsJson(scored);
   }
-  report.text = table.ToText(bold) + SkippedText(taken, bold);
+  report.text = table.ToText(bold) + SkippedRowsText(taken.skipped, bold);
   return report;
 }
 

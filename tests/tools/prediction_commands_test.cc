@@ -106,6 +106,19 @@ TEST_F(Predictions, PredictionsAgreeWithPublishedRuns) {
   }
 }
 
+TEST_F(Predictions, RowsThatAreLeftOutAreNamed) {
+  const json published = json::parse(ReadBytes("testdata/published/runs.json"));
+  json runs = json::array({published[0]});
+  for (const char* id : {"a", "b", "c", "d"}) {
+    runs.push_back(published[0]);
+    runs.back()["id"] = id;
+    runs.back()["layout"]["tp"] = nullptr;
+  }
+  WriteBytes(folder_ + "/runs.json", runs.dump());
+  const std::string text = RunCli({"validate", "--runs", folder_ + "/runs.json", "-q"}).out;
+  EXPECT_NE(text.find("      4  not told: layout.tp  a, b, 2 more\n"), std::string::npos) << text;
+}
+
 TEST_F(Predictions, AFitStandsBesideWhatWasHeldOut) {
   const std::vector<std::string> fit = {"validate", "--runs", "testdata/published/runs.json",
                                         "--fit", "-q"};
