@@ -31,14 +31,17 @@ double PerplexityOf(const WeightSource& source, WeightFormat weights, DType cach
                     std::span<const int32_t> tokens);
 
 /// The flags that name the text.
-struct HeldOutFlags {
+class HeldOutFlags {
+ public:
   std::string file;
   int64_t tokens = 8192;
 
   void Declare(FlagSet& flags, const std::string& help);
-  std::vector<int32_t> Tokens(const Tokenizer& tokenizer) const {
-    return TokensOfFile(file, tokens, tokenizer);
-  }
+  /// Of the file; none where none is named. Throws UsageError, InputError.
+  std::vector<int32_t> Tokens(const Tokenizer& tokenizer) const;
+
+ private:
+  const FlagSet* flags_ = nullptr;
 };
 
 }  // namespace trimtab

@@ -158,7 +158,8 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
   }
   config.layout = ParseLayout(layout_, /*world_size=*/0);
   RequireNotInLayout(layout_,
-                     {"mbs", "schedule", "recompute", "shard", "master", "moments", "grads"},
+                     {"mbs", "schedule", "recompute", "shard", "overlap_grad_reduce", "precision",
+                      "master", "moments", "grads"},
                      "training has it, serving does not");
   config.weights = weights_ == kStored ? weights.format() : WeightFormatOf(weights_);
   config.cache = CacheType(cache_);

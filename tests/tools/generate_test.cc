@@ -175,6 +175,7 @@ TEST_F(GenerateTest, RefusesToQuantiseWhatItCannot) {
   };
   refused({}, 2, "--out");
   refused({"--out", "@x", "--weights", "int2"}, 2, "--weights");
+  refused({"--out", "@x", "--held-out-tokens", "9"}, 2, "--held-out-tokens needs --held-out");
   refused({"--out", "@x", "--weights", "int8", "--calibration", "@text.txt"}, 2, "--calibration");
   refused({"--out", "@x", "--calibration", "@missing.txt"}, 3, "missing.txt");
   refused({"--out", "@c"}, 7, "/c");
@@ -258,6 +259,7 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   ExpectRefused({"--prompt", std::string(40, 'a')}, 2, "the prompt has 40 tokens; expected fewer");
   ExpectRefused({"--prompt", "a", "--layout", "cp=2"}, 4, "serving-layout");
   ExpectRefused({"--prompt", "a", "--layout", "mbs=3"}, 2, "mbs=3: training has it");
+  ExpectRefused({"--prompt", "a", "--layout", "overlap_grad_reduce=0"}, 2, "training has it");
   ExpectRefused({"--prompt", "a", "--layout", "tp=4"}, 4, "heads-divisible-by-tp");
   ExpectRefused({"--prompt", "a", "--max-length", "33"}, 4, "serving-length");
   ExpectRefused({"--prompt", "a", "--weights", "int3"}, 2, "--weights");
@@ -265,7 +267,9 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   ExpectRefused({"--prompt", "a", "--draft", "@nothing"}, 3, "nothing: no such folder");
   const CliResult bench =
       Run({"bench", "--load", "@c", "--workload", "40/4", "--requests", "2", "--rate", "9", "-q"});
-  EXPECT_EQ(bench.exit_code, 6) << bench.err;
+  EXPECT_EQ(bench.exit_code, 2) << bench.err;
+  EXPECT_NE(bench.err.find("has 40 tokens; expected fewer than 32"), std::string::npos)
+      << bench.err;
   EXPECT_EQ(bench.out, "") << "there is nothing to make a table of";
   WriteBytes(folder_ + "/gap.txt", "a\n\nb\n");
   ExpectRefused({"--prompts", "@gap.txt"}, 3, "gap.txt:2: an empty line");

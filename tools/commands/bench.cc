@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -18,6 +19,16 @@ namespace trimtab {
 namespace {
 
 constexpr int64_t kMaxKeyBytes = 4096;
+
+/// Throws UsageError where the engine would refuse every request.
+void RequireOneThatFits(const std::vector<LoadRequest>& requests, const EngineLimits& limits) {
+  const auto shortest = std::ranges::min_element(requests, {}, &LoadRequest::prompt_tokens);
+  if (shortest == requests.end() || shortest->prompt_tokens < limits.sequence_length) return;
+  throw UsageError(
+      fmt::format("the shortest prompt of the load has {}; expected fewer than {}, all that a "
+                  "sequence may have",
+                  Counted(shortest->prompt_tokens, "token"), limits.sequence_length));
+}
 
 class BenchCommand : public Command {
  public:
@@ -67,6 +78,7 @@ class BenchCommand : public Command {
           flags_->Given("--acceptance") ? std::optional(acceptance_) : std::nullopt;
       if (serving_.Follows(*weights, draft.get(), acceptance)) return 0;
       engine = serving_.OpenEngine(*weights, draft.get(), acceptance);
+      RequireOneThatFits(requests, engine->limits());
     }
     const std::unique_ptr<LoadTarget> target =
         engine != nullptr ? MakeEngineTarget(*engine) : ServerTarget();
