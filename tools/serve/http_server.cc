@@ -210,9 +210,8 @@ class HttpServer::Impl {
   void RouteGeneration(const char* path, Endpoint endpoint) {
     http_.Post(path, [this, endpoint](const Request& request, Response& response,
                                       const httplib::ContentReader& read) {
-      if (request.is_multipart_form_data()) {
-        return SetError(response, 400, "a body in several parts; expected a JSON object",
-                        "invalid_request_error");
+      if (const HeadFault fault = FaultOfBody(request); fault.status != 0) {
+        return SetError(response, fault.status, fault.message, "invalid_request_error");
       }
       const auto most = static_cast<size_t>(options_.max_body_bytes);
       std::string body;

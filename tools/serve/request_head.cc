@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <string_view>
@@ -75,6 +76,19 @@ HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes,
     return {status, MessageOf(request, status, max_body_bytes)};
   }
   return {};
+}
+
+HeadFault FaultOfBody(const httplib::Request& request) {
+  if (request.is_multipart_form_data()) {
+    return {400, "a body in several parts; expected a JSON object"};
+  }
+  // What the library decodes; others it would pass on as they are.
+  static constexpr std::array<std::string_view, 5> kEncodings = {"", "identity", "gzip", "deflate",
+                                                                 "br"};
+  const std::string encoding = request.get_header_value("Content-Encoding");
+  if (std::ranges::find(kEncodings, encoding) != kEncodings.end()) return {};
+  return {415,
+          fmt::format("Content-Encoding: '{}'; expected identity, gzip, deflate or br", encoding)};
 }
 
 bool ShowsKey(const std::string& authorization, const std::string& key) {

@@ -25,6 +25,9 @@ enum class BodyState {
 /// may wait for somewhat more: a client that is sending sees no answer of a server that hangs up.
 HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes, BodyState body);
 
+/// Refuses bodies that nothing here can read: of several parts, or encoded in an unknown way.
+HeadFault FaultOfBody(const httplib::Request& request);
+
 /// Whether a value of the header Authorization shows `key`. What its scheme is called may be
 /// written in any case (RFC 9110, 11.1). Takes as long wherever the keys differ.
 bool ShowsKey(const std::string& authorization, const std::string& key);

@@ -145,6 +145,15 @@ TEST_F(HttpServerTest, AnswersAllOfItWhateverRangeAPostAsksFor) {
   EXPECT_EQ(reply.parsed()["choices"][0]["text"], "hello hel");
 }
 
+TEST_F(HttpServerTest, RefusesEncodingsThatItCannotRead) {
+  Start();
+  const Reply reply = Post("/v1/completions", Completion(), "-H 'Content-Encoding: zstd'");
+  EXPECT_EQ(reply.status, 415);
+  EXPECT_NE(reply.body.find("'zstd'; expected identity, gzip, deflate or br"), std::string::npos)
+      << reply.body;
+  EXPECT_EQ(Post("/v1/completions", Completion(), "-H 'Content-Encoding: identity'").status, 200);
+}
+
 std::string Head(const std::string& line, const std::string& more = "") {
   return line + "\r\nHost: x\r\n" + more + "\r\n";
 }
