@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/base/units.h"
 #include "engine/infer/engine.h"
 #include "tools/command.h"
 #include "tools/serve/answer.h"
@@ -13,6 +14,10 @@
 
 namespace trimtab {
 namespace {
+
+constexpr size_t kMostMessageBytes = size_t{1} << 20;
+
+bool OnTerminal() { return ::isatty(STDIN_FILENO) != 0; }
 
 class ChatCommand : public Command {
  public:
@@ -53,7 +58,8 @@ class ChatCommand : public Command {
         Answer(line);
       }
     }
-    return 0;
+    // Who types sees the warning, and asks otherwise; a script only sees how the command ends.
+    return static_cast<int>(unanswered_ && !OnTerminal() ? ExitCode::kPartial : ExitCode::kOk);
   }
 
  private:
@@ -63,10 +69,18 @@ class ChatCommand : public Command {
   }
 
   static bool Ask(std::string& line) {
-    if (::isatty(STDIN_FILENO) != 0) fmt::print(stderr, "> ");
-    if (std::getline(std::cin, line)) return true;
-    if (::isatty(STDIN_FILENO) != 0) fmt::print(stderr, "\n");
-    return false;
+    if (OnTerminal()) fmt::print(stderr, "> ");
+    line.clear();
+    for (char c = 0; std::cin.get(c);) {
+      if (c == '\n') return true;
+      if (line.size() == kMostMessageBytes) {
+        throw UsageError(fmt::format("standard input: a line of more than {}; expected a message",
+                                     FormatBytes(kMostMessageBytes)));
+      }
+      line.push_back(c);
+    }
+    if (OnTerminal()) fmt::print(stderr, "\n");
+    return !line.empty();
   }
 
   void Answer(const std::string& question) {
@@ -85,6 +99,7 @@ class ChatCommand : public Command {
     if (const auto* refusal = std::get_if<Refusal>(&taken)) {
       messages_.pop_back();
       LogWarning("{}; /reset begins anew", refusal->reason);
+      unanswered_ = true;
       return;
     }
     messages_.push_back({"assistant", Stream(std::get<RequestId>(taken), std::move(stops))});
@@ -100,7 +115,9 @@ class ChatCommand : public Command {
         const std::string text = answer.Add(update.tokens, update.finish);
         Print(text);
         whole += text;
-        if (!update.failure.empty()) LogWarning("{}; /reset begins anew", update.failure);
+        if (update.failure.empty()) continue;
+        LogWarning("{}; /reset begins anew", update.failure);
+        unanswered_ = true;
       }
     }
     engine_->Abort(id);
@@ -120,6 +137,7 @@ class ChatCommand : public Command {
   std::unique_ptr<ChatTemplate> chat_;
   std::unique_ptr<Engine> engine_;
   std::vector<ChatMessage> messages_;
+  bool unanswered_ = false;  // a message was
 };
 
 }  // namespace

@@ -147,6 +147,22 @@ TEST_F(Serving, ChatsOnPipes) {
   EXPECT_GE(std::count(answers.begin(), answers.end(), '\n'), 2);
 }
 
+// A script reads no warnings.
+TEST_F(Serving, AChatOnPipesSaysThatAMessageWasNotAnswered) {
+  const std::string chat = " | trimtab chat -q --load model --chat-template plain --max-tokens 4 ";
+  const Outcome one = Script("(head -c 4000 /dev/zero | tr '\\0' 'a'; printf '\nHello\n')" + chat +
+                             ">answers 2>warnings; echo $?");
+  EXPECT_EQ(one.output, "5\n");
+  const std::string warnings = ReadBytes(folder_ + "/warnings");
+  EXPECT_NE(warnings.find("expected fewer"), std::string::npos) << warnings;
+  const std::string answers = ReadBytes(folder_ + "/answers");
+  EXPECT_GE(std::count(answers.begin(), answers.end(), '\n'), 1) << "the next one is answered";
+  const Outcome endless = Script("cat /dev/zero" + chat + "2>&1 >/dev/null; echo $?");
+  EXPECT_NE(endless.output.find("standard input: a line of more than 1.00 MiB"), std::string::npos)
+      << endless.output;
+  EXPECT_TRUE(endless.output.ends_with("2\n")) << endless.output;
+}
+
 TEST_F(Serving, RefusesWithOneLine) {
   struct Case {
     const char* command;
