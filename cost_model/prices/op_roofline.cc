@@ -119,7 +119,8 @@ double OpRoofline::Product(const OpRecord& op, const Rate& rate) const {
     // No software makes products faster than this, however much better it is than others.
     const double most = std::max(share, kMostOfPeak) * rate.peak;
     share = std::min(share, most / rate.speed);
-    share *= TileShare(op.dims[0], op.dims[1], ProductsOf(op), multiprocessors_);
+    share *= TileShare(op.dims[0], op.dims[1], ProductsOf(op), multiprocessors_) *
+             DepthShare(op.dims[2]);
   }
   const double compute_s = static_cast<double>(op.flops) / (rate.speed * share);
   return BesideEachOther(compute_s, static_cast<double>(op.bytes) / bandwidth_);

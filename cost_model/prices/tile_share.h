@@ -10,4 +10,8 @@ namespace trimtab {
 /// the best one's. In (0, 1].
 double TileShare(int64_t m, int64_t n, int64_t products, int64_t multiprocessors);
 
+/// Share of its rate that a product with sums of k terms reaches because a tile fetches before it
+/// multiplies and writes its sums afterwards. In (0, 1).
+double DepthShare(int64_t k);
+
 }  // namespace trimtab

@@ -62,6 +62,21 @@ TEST(TileShare, CountsWholeWavesOfWholeTiles) {
   }
 }
 
+// A tile of 256 x 128 on an A100: 2 x 256 x 128 x 1024 FLOPs at 312e12 / 108 take 23 us, writing it
+// 256 x 128 x 2 bytes at 2.04e12 / 108 3.5 us.
+TEST(TileShare, ATileFetchesAndWritesBesideWhatItMultiplies) {
+  const double multiplied_s = 2.0 * 256 * 128 * 1024 * 108 / 312e12;
+  const double written_s = 2.0 * 256 * 128 * 108 / 2.04e12;
+  EXPECT_NEAR(DepthShare(1024), multiplied_s / (multiplied_s + written_s), 0.03);
+  EXPECT_DOUBLE_EQ(DepthShare(128), 0.5);
+  EXPECT_GT(DepthShare(8192), 0.98);
+  for (int64_t k = 1; k < 1 << 16; k = 2 * k + 1) {
+    EXPECT_GT(DepthShare(2 * k), DepthShare(k));
+    EXPECT_GT(static_cast<double>(2 * k) / DepthShare(2 * k),
+              static_cast<double>(k) / DepthShare(k));
+  }
+}
+
 TEST(Pricer, WorkTakesLongerWhenThereIsMoreOfIt) {
   const Pricer pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0, Precision::kBf16);
   const GemmTypes types = {DType::kBf16, DType::kBf16, DType::kBf16};

@@ -55,7 +55,8 @@ std::vector<ValidationRow> RunsOnSlowerMachines(RunPredictor& predictor, double 
 
 TEST(Fit, FindsTheConstantThatRunsWereMadeWith) {
   RunPredictor predictor;
-  constexpr double kSpeed = 0.85;
+  // About a spread from what is expected of such machines: few rows prove nothing that is further.
+  constexpr double kSpeed = 0.88;
   const std::vector<ValidationRow> rows = RunsOnSlowerMachines(predictor, kSpeed);
   ASSERT_EQ(rows.size(), 24u);
   const FitResult fit = FitPublishedRuns(rows, predictor, Outcome::kStepTime, /*worths=*/true);
