@@ -32,6 +32,12 @@ int64_t CharactersOf(const std::string& utf8) {
       utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
+/// 1 where `text` ends within a character that `bytes` do not continue: U+FFFD takes its place.
+int64_t BrokenOff(const TextStream& text, const std::string& bytes) {
+  const bool goes_on = bytes.empty() || (static_cast<unsigned char>(bytes[0]) & 0xC0) == 0x80;
+  return goes_on ? 0 : CharactersOf(TextStream(text).Finish());
+}
+
 json BytesJson(const std::string& bytes) {
   json list = json::array();
   for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
@@ -59,7 +65,7 @@ std::string Answer::Add(const std::vector<SampledToken>& tokens, FinishReason fi
     if (ended()) break;
     tokens_.push_back(token);
     const std::string bytes = tokenizer_.BytesOf(token.id);
-    offsets_.push_back(characters_);
+    offsets_.push_back(characters_ + BrokenOff(whole_, bytes));
     characters_ += CharactersOf(whole_.Add(bytes));
     text += stream_.Add(bytes);
     if (stream_.stopped()) finish_ = "stop";

@@ -52,6 +52,17 @@ TEST_F(HttpServerTest, NamesTokensThatAreNoTextByTheirBytes) {
   EXPECT_EQ(logprobs["text_offset"], json({0, 0}));
 }
 
+// The first is no character without the rest of it, and U+FFFD in the text.
+TEST_F(HttpServerTest, TokensBeginBehindWhatIsNoCharacter) {
+  Start();
+  const Reply reply = Post(
+      "/v1/completions", Completion({{"prompt", {0xc3, '!'}}, {"max_tokens", 4}, {"logprobs", 0}}));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const json choice = reply.parsed()["choices"][0];
+  EXPECT_EQ(choice["text"], "\uFFFD!\uFFFD!");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], json({0, 1, 2, 3}));
+}
+
 // Streamed or not: where each token begins in the text, and the one that was chosen among the
 // likeliest, however many are asked for.
 TEST_F(HttpServerTest, SaysWhereTokensBegin) {
