@@ -38,6 +38,13 @@ int64_t RecomputedOf(const RecomputeConfig& plan, int64_t layers) {
 
 constexpr RecomputeConfig kFull = {.kind = RecomputeKind::kFull};
 
+/// What passes that take `moved_s`, and `still_s` where nothing moves, wait for shards at least.
+/// Of what they take longer, ops that are slowed do not count: where less runs again, other
+/// messages may have slowed the same ones.
+double WaitForShards(double moved_s, double still_s, double slowdown) {
+  return std::max(0.0, moved_s - (1 + slowdown) * still_s);
+}
+
 }  // namespace
 
 PricedRun Unsharded(const RunConfig& run) {
@@ -62,7 +69,7 @@ WaySpans Moving::With(const RecomputeConfig& plan, const ModelChunk& chunk,
     WaySpans still = few_still->Of(chunk);
     AddToNoGradients(still);
     for (size_t way = 0; way < kWayCount; ++way) {
-      ways[way].seconds += std::max(0.0, moved[way].seconds - still[way].seconds);
+      ways[way].seconds += WaitForShards(moved[way].seconds, still[way].seconds, slowdown);
     }
     return ways;
   }
@@ -133,6 +140,7 @@ Moving MovingBounds::Of(const PricedRun& sharded, const PricedRun* still, const 
   const RecomputeConfig& plan = sharded.layout.recompute[0];
   Moving moving;
   if (!MovesForNext(run.layout)) return moving;
+  moving.slowdown = spans_->SettingOf(run).pricer.slowdown();
   moving.few_layers.emplace(spans_->Of(sharded));
   if (still != nullptr) moving.few_still.emplace(spans_->Of(*still));
   const int64_t layers = MostLayersAlike(run);
@@ -170,9 +178,10 @@ MovingLayer MovingBounds::OfLayer(const RunConfig& run, const RecomputeConfig& p
   const WaySpans& moved = amid.ways;
   WaySpans still = spans_->Of(whole).OfLayer(/*later=*/true).ways;
   AddToNoGradients(still);
+  const double slowdown = spans_->SettingOf(run).pricer.slowdown();
   MovingLayer layer;
   for (size_t way = 0; way < kWayCount; ++way) {
-    layer.seconds[way] = std::max(0.0, moved[way].seconds - still[way].seconds);
+    layer.seconds[way] = WaitForShards(moved[way].seconds, still[way].seconds, slowdown);
   }
   for (const Way way : {kForwardFirst, kForwardLater}) {
     layer.bytes[way] = std::max<int64_t>(0, moved[way].total.change - still[way].total.change);
@@ -209,9 +218,11 @@ MovingLayer MovingBounds::Within(const RunConfig& run, const MovingLayer& alone)
   const WaySpans& moved = spans_->Of(sharded).OfLayer().ways;
   WaySpans still = spans_->Of(whole).OfLayer().ways;
   AddToNoGradients(still);
+  const double slowdown = spans_->SettingOf(run).pricer.slowdown();
   MovingLayer more;
   for (size_t way = 0; way < kWayCount; ++way) {
-    more.seconds[way] = std::max(0.0, moved[way].seconds - still[way].seconds - alone.seconds[way]);
+    const double wait_s = WaitForShards(moved[way].seconds, still[way].seconds, slowdown);
+    more.seconds[way] = std::max(0.0, wait_s - alone.seconds[way]);
   }
   return more;
 }

@@ -35,6 +35,7 @@ class Moving {
   std::optional<MovingLayer> within;           // more of a layer within a group, others around it
   int64_t least_together = 1;                  // layers of a group, but perhaps the last
   int64_t most_kept = 0;                       // of a layer, in bytes; of one plan
+  double slowdown = 0;                         // of ops, by what moves beside them
   std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more,
   std::optional<PassSpans::Shape> few_still;   // and of several plans, without moving
 

@@ -175,4 +175,13 @@ std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages) {
   return weighed;
 }
 
+std::vector<int64_t> FullestOfAlike(const std::vector<LayerRange>& chunks, int64_t pp) {
+  std::vector<int64_t> layers(static_cast<size_t>(pp));
+  for (size_t i = 0; i < chunks.size(); ++i) layers[i % layers.size()] += chunks[i].count;
+  const int64_t fullest = std::max_element(layers.begin(), layers.end()) - layers.begin();
+  std::vector<int64_t> weighed = {0, pp - 1};
+  if (fullest > 0 && fullest < pp - 1) weighed.push_back(fullest);
+  return weighed;
+}
+
 }  // namespace trimtab

@@ -92,5 +92,8 @@ using StageChunks = std::vector<ModelChunk>;
 /// The stages of which one is the fullest, by the chunks that each has: of like ones the first
 /// holds the most micro batches.
 std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages);
+/// Of stages with like layers, those that also have the embedding or the head, and the first of
+/// those with the most layers, which holds the most micro batches of as many.
+std::vector<int64_t> FullestOfAlike(const std::vector<LayerRange>& chunks, int64_t pp);
 
 }  // namespace trimtab

@@ -185,9 +185,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   } else {
     passes.seconds = sums.Slowest(layout.schedule, /*longer_weights=*/moving.gradients);
   }
-  // Among stages of like layers, one of those with more than layers.
-  const std::vector<int64_t> outer = {0, pp - 1};
-  for (const int64_t stage : alike ? outer : StagesToWeigh(stages)) {
+  for (const int64_t stage : alike ? FullestOfAlike(cut, pp) : StagesToWeigh(stages)) {
     const InFlight in_flight = LeastInFlight(priced.run.layout.schedule, pipeline, stage);
     passes.bytes.push_back({stage, bytes[static_cast<size_t>(stage)].Peak(in_flight, layout.vp)});
   }

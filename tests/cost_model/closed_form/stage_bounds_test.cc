@@ -174,6 +174,18 @@ TEST(StageBounds, RoundTripsAreWaitedFor) {
   EXPECT_DOUBLE_EQ(slowest(Schedule::k1F1B), passes_s + 3 * 6 + 7 * 1.5);
 }
 
+TEST(StageBounds, TheFullestOfAlikeStagesMayBeAmid) {
+  const auto fullest = [](const std::vector<int64_t>& layers, int64_t pp) {
+    std::vector<LayerRange> chunks;
+    for (const int64_t count : layers) chunks.push_back({0, count});
+    return FullestOfAlike(chunks, pp);
+  };
+  EXPECT_EQ(fullest({1, 2, 2, 1}, 4), (std::vector<int64_t>{0, 3, 1}));
+  EXPECT_EQ(fullest({2, 2, 2, 1}, 4), (std::vector<int64_t>{0, 3}));
+  EXPECT_EQ(fullest({1, 1, 1, 1, 1, 2, 1, 1}, 4), (std::vector<int64_t>{0, 3, 1})) << "interleaved";
+  EXPECT_EQ(fullest({1, 2}, 2), (std::vector<int64_t>{0, 1}));
+}
+
 // Of what may be hidden, the last backward pass and the first forward pass hide what they take.
 TEST(StageBounds, AStepEndsBehindItsPasses) {
   const Pricer pricer = PricerOf(LoadCluster("2x8xh100"));

@@ -215,25 +215,60 @@ TEST(StepBounds, OfModelsWithExperts) {
   ExpectNothingIsBelowItsBounds(deepseek, 600);
 }
 
+RunConfig RunOf(const Place& place, const std::string& text) {
+  RunConfig run = place.run;
+  run.layout = ParseLayout(text, place.cluster.max_ranks);
+  EXPECT_EQ(FirstBrokenRule(run), nullptr) << text;
+  return run;
+}
+
+/// Of its plan alone.
+void ExpectNoBoundAbove(Place& place, const std::string& text) {
+  const RunConfig run = RunOf(place, text);
+  const RecomputeConfig& plan = run.layout.recompute[0];
+  std::map<LayoutPart, double> tightness;
+  ExpectNoBoundAbove(run, place.estimator.Run(run), {plan, plan}, place, tightness);
+}
+
 // Gradients that are sharded are not added to: a pass that would add takes longer. And what moves
 // beside the weights' part of a backward pass leaves less of a pipeline idle.
 TEST(StepBounds, WhereGradientsAreSharded) {
-  const auto expect = [](Place& place, const std::string& text) {
-    RunConfig run = place.run;
-    run.layout = ParseLayout(text, place.cluster.max_ranks);
-    ASSERT_EQ(FirstBrokenRule(run), nullptr) << text;
-    const RecomputeConfig& plan = run.layout.recompute[0];
-    std::map<LayoutPart, double> tightness;
-    ExpectNoBoundAbove(run, place.estimator.Run(run), {plan, plan}, place, tightness);
-  };
   Place gpt3(LoadModelConfig("gpt3-175b"), LoadCluster("16x8xa100"), 256, 2048);
-  expect(gpt3,
-         "tp=1,cp=16,cp_comm_type=all_gather,dp=8,zero=3,reshard_after_forward=0,mbs=8,"
-         "recompute=selective:core_attn,precision=bf16");
+  ExpectNoBoundAbove(gpt3,
+                     "tp=1,cp=16,cp_comm_type=all_gather,dp=8,zero=3,reshard_after_forward=0,mbs=8,"
+                     "recompute=selective:core_attn,precision=bf16");
   Place deepseek(LoadModelConfig("deepseek-v2-lite"), LoadCluster("4x8xh100"), 128, 4096);
-  expect(deepseek,
-         "tp=1,cp=2,pp=16,ep=2,dispatch=allgather,dp=1,zero=2,schedule=zero-bubble,mbs=8,"
-         "recompute=selective:core_attn+layernorm+mlp_act,precision=bf16");
+  ExpectNoBoundAbove(
+      deepseek,
+      "tp=1,cp=2,pp=16,ep=2,dispatch=allgather,dp=1,zero=2,schedule=zero-bubble,mbs=8,"
+      "recompute=selective:core_attn+layernorm+mlp_act,precision=bf16");
+}
+
+// Ops that the messages of context-parallel ranks slow down already are not slowed by shards as
+// well: what runs again beside these, and is, takes longer by more than a pass without.
+TEST(StepBounds, WhereShardsMoveBesideOtherMessages) {
+  Cluster cluster = LoadCluster("2x8xh100");
+  cluster.stack = LoadSoftwareStack("torchtitan");
+  Place llama(LoadModelConfig("llama3-8b"), cluster, 64, 8192);
+  for (const char* text :
+       {"tp=1,cp=8,dp=2,zero=2,shard=8,overlap_param_gather=1,mbs=8,recompute=full:uniform:21,"
+        "precision=bf16",
+        "tp=1,cp=8,dp=2,zero=3,shard=8,reshard_after_forward=0,mbs=8,recompute=full:uniform:16,"
+        "precision=fp8",
+        "tp=1,cp=8,pp=2,dp=1,zero=2,overlap_param_gather=1,schedule=gpipe,mbs=8,precision=bf16"}) {
+    ExpectNoBoundAbove(llama, text);
+  }
+}
+
+// 56 layers over 32 stages: one on the first, which has the embedding, and two on those amid.
+TEST(StepBounds, AStageAmidMayBeTheFullest) {
+  Place mixtral(LoadModelConfig("mixtral-8x22b"), LoadCluster("8x8xh100"), 128, 4096);
+  const RunConfig run = RunOf(mixtral, "tp=2,sp=1,pp=32,dp=1,zero=0,mbs=1,precision=bf16");
+  const RecomputeConfig& plan = run.layout.recompute[0];
+  const StepBound bound = mixtral.estimator.Bound(run, LayoutPart::kWhole, {plan, plan});
+  const auto peak = static_cast<double>(mixtral.estimator.Run(run).memory.peak_total);
+  EXPECT_LE(static_cast<double>(bound.peak_mem_bytes), peak);
+  EXPECT_GT(static_cast<double>(bound.peak_mem_bytes), 0.95 * peak);
 }
 
 TEST(StepBounds, OfStacksThatKeepMore) {
