@@ -56,17 +56,9 @@ double PerplexityOf(const WeightSource& source, WeightFormat weights, DType cach
 }
 
 void HeldOutFlags::Declare(FlagSet& flags, const std::string& help) {
-  flags_ = &flags;
   flags.Text("--held-out", file, help);
   flags.Integer("--held-out-tokens", tokens, 2, int64_t{1} << 24,
                 "tokens of --held-out to read at most");
-}
-
-std::vector<int32_t> HeldOutFlags::Tokens(const Tokenizer& tokenizer) const {
-  if (file.empty() && flags_->Given("--held-out-tokens")) {
-    throw UsageError("--held-out-tokens needs --held-out: tokens of which text?");
-  }
-  return TokensOfFile(file, tokens, tokenizer);
 }
 
 }  // namespace trimtab

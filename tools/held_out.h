@@ -31,17 +31,14 @@ double PerplexityOf(const WeightSource& source, WeightFormat weights, DType cach
                     std::span<const int32_t> tokens);
 
 /// The flags that name the text.
-class HeldOutFlags {
- public:
+struct HeldOutFlags {
   std::string file;
   int64_t tokens = 8192;
 
   void Declare(FlagSet& flags, const std::string& help);
-  /// Of the file; none where none is named. Throws UsageError, InputError.
-  std::vector<int32_t> Tokens(const Tokenizer& tokenizer) const;
-
- private:
-  const FlagSet* flags_ = nullptr;
+  std::vector<int32_t> Tokens(const Tokenizer& tokenizer) const {
+    return TokensOfFile(file, tokens, tokenizer);
+  }
 };
 
 }  // namespace trimtab

@@ -318,6 +318,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
        {"memory_bandwidth", "bandwidth_efficiency", "link_bandwidth", "network_bandwidth"}) {
     if (json.at(key).at("value").get<double>() <= 0) object.Refuse(key, "a value above 0");
   }
+  if (profile.shared_ports.value > 1) object.Refuse("shared_ports", "a value of at most 1");
   ReadGemmEfficiency(object, profile);
   ReadAttentionEfficiency(object, profile);
   if (const nlohmann::json* modes = object.Find("modes")) {

@@ -57,6 +57,9 @@ class QuantizeCommand : public Command {
     if (calibration_.empty() && flags_->Given("--calibration-tokens")) {
       throw UsageError("--calibration-tokens needs --calibration");
     }
+    if (held_out_.file.empty() && flags_->Given("--held-out-tokens")) {
+      throw UsageError("--held-out-tokens needs --held-out");
+    }
     const std::unique_ptr<WeightSource> source = source_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = source_.OpenTokenizerOf(*source);
     const std::vector<int32_t> ends = source_.EndTokensOf(*source);

@@ -164,6 +164,9 @@ TEST(HardwareProfile, ReadingIsStrict) {
   bad["memory_bandwidth"]["origin"] = "guessed";
   EXPECT_NE(RefusalOf(bad).find("$.memory_bandwidth.origin"), std::string::npos);
   bad = good;
+  bad["shared_ports"] = {{"value", 1.5}, {"origin", "modelled"}, {"source", "a guess"}};
+  EXPECT_NE(RefusalOf(bad).find("$.shared_ports: "), std::string::npos) << RefusalOf(bad);
+  bad = good;
   bad["modes"][0]["mode"] = "2";
   EXPECT_NE(RefusalOf(bad).find("$.modes[0].mode"), std::string::npos);
   bad = good;
