@@ -48,28 +48,32 @@ class ExplainRecorder final : public Recorder {
     const std::string type = multiplies ? fmt::format(" {}", Name(op.dtype)) : "";
     ExplainedPart& part = PartOf(std::string(Name(op.kind)) + type);
     ++part.count;
-    part.seconds +=
-        piece_.kind == PieceKind::kLayer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op);
+    part.seconds += pricer_.SecondsIn(piece_, op);
     const HardwareProfile& profile = cluster_.profile;
-    const auto bytes = static_cast<double>(op.bytes);
+    // A stack may move less than our engine does, or hide a share of its messages.
+    const double bytes =
+        std::min(1.0, cluster_.stack.memory_traffic.value) * static_cast<double>(op.bytes);
     const double move_s = bytes / profile.memory_bandwidth.value;
     const double multiply_s =
-        multiplies ? static_cast<double>(op.flops) / pricer_.peak_flops_of(op) : 0;
-    part.light_s += std::max(move_s, multiply_s);
+        multiplies ? static_cast<double>(op.flops) / pricer_.PeakFlopsIn(piece_, op) : 0;
+    part.light_s += pricer_.ShareRun(piece_) * std::max(move_s, multiply_s);
     if (part.priced_by.empty()) part.priced_by = PricedBy(op);
   }
   void BeginComm(const CommRecord& message) override {
     ExplainedPart& part = PartOf(fmt::format("{} {}", Name(message.kind), Name(message.group)));
     ++part.count;
     const int64_t stride = StrideOf(message.group, layout_);
-    part.seconds += pricer_.Seconds(message, stride);
+    part.seconds += pricer_.SecondsIn(piece_, message, layout_, stride);
     const HardwareProfile& profile = cluster_.profile;
     if (pricer_.measured(message)) {  // ranks of one machine copy through its memory
       part.light_s += copies_.Seconds(message, stride);
       part.priced_by = Of("tables of this machine", Origin::kMeasured);
       return;
     }
-    part.light_s += messages_.Seconds(message, stride);
+    const double runs = IsOfDataRanks(message.group) ? 1 : pricer_.ShareRun(piece_);
+    part.light_s += runs * std::min(1.0, pricer_.Exposed(message)) *
+                    (GoesBetweenStages(message) ? messages_.BetweenStages(message, layout_)
+                                                : messages_.Seconds(message, stride));
     if (!part.priced_by.empty()) return;
     const int64_t domain = std::max(cluster_.ranks_per_node, profile.link_domain);
     const bool within = stride * message.ranks <= domain;
@@ -101,7 +105,7 @@ class ExplainRecorder final : public Recorder {
   std::string PricedBy(const OpRecord& op) const {
     const HardwareProfile& profile = cluster_.profile;
     const SoftwareStack& stack = cluster_.stack;
-    if (!profile.modes.empty()) return Of("tables of this machine", Origin::kMeasured);
+    if (pricer_.measured(op)) return Of("tables of this machine", Origin::kMeasured);
     if (op.flops == 0) {
       return Of("bandwidth_efficiency", profile.bandwidth_efficiency.origin) + ", " +
              Of("memory_traffic", stack.memory_traffic.origin);

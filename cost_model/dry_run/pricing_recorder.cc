@@ -129,14 +129,14 @@ void PricingRecorder::WaitForLate() {
 }
 
 void PricingRecorder::BeginOp(const OpRecord& op) {
-  const bool in_layer = piece_.kind == PieceKind::kLayer;
-  const double op_s = in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op);
-  const double run_s = share_run() * op_s;
+  const double run_s = pricer_.SecondsIn(piece_, op);
   // Ops beside a message share the multiprocessors and the memory with it.
   const double slowed_s = pricer_.slowdown() * clock_.Beside(run_s);
   late_ops_s_ += pricer_.slowdown() * clock_.BesideEarlier(run_s);
   const TimeSpan span = clock_.Compute(run_s + slowed_s);
-  if (op.kind == OpKind::kGroupedGemm && in_layer) launches_.products += ProductsOf(op);
+  if (op.kind == OpKind::kGroupedGemm && piece_.kind == PieceKind::kLayer) {
+    launches_.products += ProductsOf(op);
+  }
   Breakdown& parts = estimate().breakdown_s;
   double& part = piece_.kind == PieceKind::kUpdate ? parts.optimizer : parts.compute;
   (recomputes() ? parts.recompute : part) += run_s;
@@ -155,10 +155,7 @@ double PricingRecorder::ShareExposed(const CommRecord& message) const {
 }
 
 void PricingRecorder::BeginComm(const CommRecord& message) {
-  double message_s = message.group == GroupKind::kPipeline
-                         ? pricer_.BetweenStages(message, layout_)
-                         : pricer_.Seconds(message, StrideOf(message.group, layout_));
-  if (!IsOfDataRanks(message.group)) message_s *= share_run();
+  double message_s = pricer_.SecondsIn(piece_, message, layout_, StrideOf(message.group, layout_));
   CommTotal& total = estimate().comm.at(message.kind, message.group);
   ++total.count;
   total.bytes += message.bytes;

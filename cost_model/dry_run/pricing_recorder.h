@@ -47,8 +47,6 @@ class PricingRecorder final : public Recorder {
     return action_ < kinds_.size() ? estimates_[kinds_[action_]] : estimates_.back();
   }
   bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
-  /// Of what runs again, a stack may leave some out.
-  double share_run() const { return recomputes() ? pricer_.recompute() : 1; }
   void ClosePiece();
   /// Waits until the host has launched the layers passed since it was last waited for.
   void WaitForHost();

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/units.h"
+#include "engine/comm/process_groups.h"
+
 namespace trimtab {
 namespace {
 
@@ -13,6 +16,10 @@ constexpr double kSwitchBandwidth = 0.85;
 constexpr double kSwitchLatency = 25e-6;
 
 }  // namespace
+
+int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
+  return PlaceInGroup(layout, group, 0).stride;
+}
 
 MessagePrice::MessagePrice(const HardwareProfile& profile, int64_t ranks_per_node,
                            const SoftwareStack& stack, const MoeConfig& moe)
@@ -26,6 +33,7 @@ MessagePrice::MessagePrice(const HardwareProfile& profile, int64_t ranks_per_nod
                          stack.network.value),
       shared_ports_(profile.shared_ports.value),
       once_per_node_(stack.tokens_once_per_node),
+      scatters_between_stages_(stack.scatters_between_stages),
       tokens_copies_(static_cast<double>(moe.router_topk)) {}
 
 double MessagePrice::Seconds(const CommRecord& message, int64_t stride) const {
@@ -60,6 +68,17 @@ double MessagePrice::Seconds(const CommRecord& message, int64_t stride) const {
       return 2 * steps * latency_s;
   }
   return 0;
+}
+
+double MessagePrice::BetweenStages(const CommRecord& message, const ParallelConfig& layout) const {
+  const int64_t stride = StrideOf(message.group, layout);
+  const bool alike = layout.tp > 1 && !layout.sequence_parallel;
+  if (!alike || !scatters_between_stages_) return Seconds(message, stride);
+  CommRecord part = message;
+  part.bytes = CeilDiv(message.bytes, layout.tp);
+  const CommRecord whole = {CollectiveKind::kAllGather, GroupKind::kTensor, layout.tp,
+                            message.bytes};
+  return Seconds(part, stride) + Seconds(whole, StrideOf(whole.group, layout));
 }
 
 double MessagePrice::BusBandwidth(const Spread& spread) const {

@@ -6,9 +6,13 @@
 #include "cost_model/hardware/hardware_profile.h"
 #include "cost_model/hardware/software_stack.h"
 #include "engine/config/moe_config.h"
+#include "engine/config/parallel_config.h"
 #include "engine/device/record.h"
 
 namespace trimtab {
+
+/// Distance in ranks between neighbours of a group in `layout`.
+int64_t StrideOf(GroupKind group, const ParallelConfig& layout);
 
 /// A domain is what the link joins: a node, or several. Beyond it the network is used.
 class MessagePrice {
@@ -17,8 +21,12 @@ class MessagePrice {
   MessagePrice(const HardwareProfile& profile, int64_t ranks_per_node, const SoftwareStack& stack,
                const MoeConfig& moe);
 
-  /// `stride`: distance in ranks between neighbours of the message's group.
+  /// `stride`: StrideOf the message's group.
   double Seconds(const CommRecord& message, int64_t stride) const;
+  /// Of a message from one pipeline stage to the next, in `layout`. A stack may send what all
+  /// tensor-parallel ranks have in parts, which these gather again over the link (Narayanan et al.,
+  /// arXiv:2104.04473, section 4.1).
+  double BetweenStages(const CommRecord& message, const ParallelConfig& layout) const;
 
  private:
   /// Where the ranks of a group are.
@@ -50,6 +58,7 @@ class MessagePrice {
   double network_bandwidth_;
   double shared_ports_;
   bool once_per_node_;
+  bool scatters_between_stages_;
   double tokens_copies_;
 };
 

@@ -4,17 +4,26 @@
 
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
-#include "engine/base/units.h"
 #include "engine/comm/process_groups.h"
 
 namespace trimtab {
-int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
-  return PlaceInGroup(layout, group, 0).stride;
+namespace {
+
+/// Whether ops wait for what tensor-parallel ranks send each other.
+bool Blocks(const CommRecord& message) {
+  return !message.asynchronous() && message.group == GroupKind::kTensor;
 }
+
+}  // namespace
 
 bool IsOfDataRanks(GroupKind group) {
   const ProcessGroup& row = kProcessGroups[static_cast<size_t>(group)];
   return row.axes == (row.grid == Grid::kDense ? kCpAxis | kDpAxis : unsigned{kEdpAxis});
+}
+
+bool GoesBetweenStages(const CommRecord& message) {
+  const bool goes = message.kind == CollectiveKind::kSend || message.kind == CollectiveKind::kRecv;
+  return goes && message.group == GroupKind::kPipeline;
 }
 
 Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,
@@ -34,36 +43,42 @@ double Pricer::Seconds(const OpRecord& op) const {
   return measured_s > 0 ? measured_s : roofline_.Seconds(op, precision_);
 }
 
-double Pricer::SecondsInLayer(const OpRecord& op) const {
-  if (!stack_.fp8_layers || !IsProduct(op) || SizeOf(op.dtype) != 2) return Seconds(op);
+OpRecord Pricer::InLayer(const OpRecord& op) const {
   OpRecord product = op;
-  product.dtype = DType::kF8E4M3;
-  return Seconds(product) + roofline_.CastSeconds(op);
+  if (stack_.fp8_layers && IsProduct(op) && SizeOf(op.dtype) == 2) product.dtype = DType::kF8E4M3;
+  return product;
+}
+
+double Pricer::SecondsInLayer(const OpRecord& op) const {
+  const OpRecord product = InLayer(op);
+  const double cast_s = product.dtype == op.dtype ? 0 : roofline_.CastSeconds(op);
+  return Seconds(product) + cast_s;
 }
 
 double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
   const double measured_s = tables_.Seconds(message);
   if (measured_s > 0) return measured_s;
-  const double seconds = messages_.Seconds(message, stride);
-  if (!message.asynchronous() && message.group == GroupKind::kTensor) {
-    const double wait_s = (message.ranks - 1) * stack_.tp_wait_s.value;
-    return stack_.tp_exposed.value * (seconds + wait_s);
-  }
-  if (message.kind == CollectiveKind::kAllToAll && message.group == GroupKind::kExpert) {
-    return stack_.ep_exposed.value * seconds;
-  }
-  return seconds;
+  const double wait_s = Blocks(message) ? (message.ranks - 1) * stack_.tp_wait_s.value : 0;
+  return Exposed(message) * (messages_.Seconds(message, stride) + wait_s);
+}
+
+double Pricer::Exposed(const CommRecord& message) const {
+  if (Blocks(message)) return stack_.tp_exposed.value;
+  const bool to_experts =
+      message.kind == CollectiveKind::kAllToAll && message.group == GroupKind::kExpert;
+  return to_experts ? stack_.ep_exposed.value : 1;
 }
 
 double Pricer::BetweenStages(const CommRecord& message, const ParallelConfig& layout) const {
-  const int64_t stride = StrideOf(message.group, layout);
-  const bool alike = layout.tp > 1 && !layout.sequence_parallel;
-  if (!alike || !stack_.scatters_between_stages) return Seconds(message, stride);
-  CommRecord part = message;
-  part.bytes = CeilDiv(message.bytes, layout.tp);
-  const CommRecord whole = {CollectiveKind::kAllGather, GroupKind::kTensor, layout.tp,
-                            message.bytes};
-  return Seconds(part, stride) + messages_.Seconds(whole, StrideOf(whole.group, layout));
+  const double measured_s = tables_.Seconds(message);
+  return measured_s > 0 ? measured_s : messages_.BetweenStages(message, layout);
+}
+
+double Pricer::SecondsIn(const PieceRecord& piece, const CommRecord& message,
+                         const ParallelConfig& layout, int64_t stride) const {
+  if (GoesBetweenStages(message)) return BetweenStages(message, layout);
+  const double seconds = Seconds(message, stride);
+  return IsOfDataRanks(message.group) ? seconds : ShareRun(piece) * seconds;
 }
 
 double Pricer::HostWait(const ParallelConfig& layout, const Launches& launches,

@@ -14,9 +14,6 @@
 
 namespace trimtab {
 
-/// Distance in ranks between neighbours of a group in `layout`.
-int64_t StrideOf(GroupKind group, const ParallelConfig& layout);
-
 /// What a pass through a layer asks of the host.
 struct Launches {
   double passes = 0;     // as many as so many forward passes
@@ -26,12 +23,15 @@ struct Launches {
 /// Whether messages of `group` are of data-parallel ranks: what moves among them are weights and
 /// gradients, whatever runs again.
 bool IsOfDataRanks(GroupKind group);
+/// Whether a message goes from one pipeline stage to the next, rather than to all of them.
+bool GoesBetweenStages(const CommRecord& message);
 
 /// Prices ops and messages in one mode of one profile. Made once, then tens of nanoseconds per
 /// price; holds no reference to the profile. A const Pricer may be used by many threads.
 ///
-/// What the machine was measured to take (PriceTables); else a roofline and ring collectives, as a
-/// software stack does them, which may be another than ours.
+/// What the machine was measured to take (PriceTables); else a roofline, and for collectives the
+/// fastest of a ring, a tree and the link's switches, as a software stack does them, which may be
+/// another than ours.
 class Pricer {
  public:
   /// `ranks_per_node`: messages within so many neighbouring ranks use the link, others the network.
@@ -46,13 +46,20 @@ class Pricer {
   double Seconds(const OpRecord& op) const;
   /// The same of an op of a layer, which a stack may do in fp8 where the record has 16 bits.
   double SecondsInLayer(const OpRecord& op) const;
-  /// `stride`: StrideOf the message's group. Of messages of tensor-parallel ranks and to experts
-  /// that ops wait for, the part that the stack hides nothing of.
+  /// What an op takes in a step, as part of `piece`.
+  double SecondsIn(const PieceRecord& piece, const OpRecord& op) const {
+    const bool in_layer = piece.kind == PieceKind::kLayer;
+    return ShareRun(piece) * (in_layer ? SecondsInLayer(op) : Seconds(op));
+  }
+  /// `stride`: StrideOf the message's group. Only what ops wait for: see Exposed.
   double Seconds(const CommRecord& message, int64_t stride) const;
-  /// Of a message from one pipeline stage to the next, in `layout`. A stack may send what all
-  /// tensor-parallel ranks have in parts, which these gather again over the link (Narayanan et al.,
-  /// arXiv:2104.04473, section 4.1).
+  /// Share of a message that the stack does not hide behind ops, of those that ours waits for.
+  double Exposed(const CommRecord& message) const;
+  /// See MessagePrice.
   double BetweenStages(const CommRecord& message, const ParallelConfig& layout) const;
+  /// What a message takes in a step in `layout`, as part of `piece`. `stride` as above.
+  double SecondsIn(const PieceRecord& piece, const CommRecord& message,
+                   const ParallelConfig& layout, int64_t stride) const;
   /// What a pass of `device_s` through layers waits for the host. It takes no less than the host
   /// does to launch it. The host is ahead of the device at times, so the larger of both times is a
   /// smooth one; a host that waits for each op adds its own.
@@ -61,8 +68,10 @@ class Pricer {
   double dp_exposed() const { return stack_.dp_exposed.value; }
   /// Seconds that ops lose per second of message beside them.
   double slowdown() const { return overlaps_ ? stack_.slowdown.value : 0; }
-  /// Share of what is recomputed that does run again.
-  double recompute() const { return stack_.recompute.value; }
+  /// Share of what a piece does that runs: a stack may leave out some of what is recomputed.
+  double ShareRun(const PieceRecord& piece) const {
+    return piece.pass == PassKind::kRecompute ? stack_.recompute.value : 1;
+  }
   /// Of a step beyond its ops and messages.
   double step_s() const { return stack_.step_s.value; }
 
@@ -70,17 +79,22 @@ class Pricer {
   bool overlaps() const { return overlaps_; }
   /// FLOP/s of one rank in the run's precision.
   double peak_flops() const { return roofline_.peak_flops(precision_); }
-  /// FLOP/s of one rank in the type of the op's operands.
-  double peak_flops_of(const OpRecord& op) const {
-    return roofline_.peak_flops(RateOf(op, precision_));
+  /// FLOP/s of one rank in the type that an op of `piece` multiplies.
+  double PeakFlopsIn(const PieceRecord& piece, const OpRecord& op) const {
+    const OpRecord product = piece.kind == PieceKind::kLayer ? InLayer(op) : op;
+    return roofline_.peak_flops(RateOf(product, precision_));
   }
   bool calibrated() const { return tables_.calibrated(); }
-  /// Whether messages of this kind were measured on the machine.
+  /// Whether such ops, or messages of this kind, were measured on the machine.
+  bool measured(const OpRecord& op) const { return tables_.Seconds(op, precision_) > 0; }
   bool measured(const CommRecord& message) const { return tables_.Seconds(message) > 0; }
   double step_factor() const { return tables_.step_factor(); }
   double spread() const { return tables_.spread(); }
 
  private:
+  /// An op of a layer as the stack does it.
+  OpRecord InLayer(const OpRecord& op) const;
+
   bool overlaps_ = false;
   Precision precision_;
   SoftwareStack stack_;

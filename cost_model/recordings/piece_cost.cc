@@ -50,8 +50,6 @@ class Pricing {
 
  private:
   bool recomputes() const { return piece_->pass == PassKind::kRecompute; }
-  /// Of what runs again, a stack may leave some out.
-  double share_run() const { return recomputes() ? pricer_.recompute() : 1; }
   /// What waiting for messages of `group` is counted as.
   double& Waited(GroupKind group, PieceCost& cost) const {
     return recomputes() ? cost.recompute_s : cost.message_s[static_cast<size_t>(group)];
@@ -64,8 +62,7 @@ class Pricing {
   }
 
   void Compute(const OpRecord& op, PieceCost& cost) {
-    const bool in_layer = piece_->kind == PieceKind::kLayer;
-    const double op_s = share_run() * ops_.Seconds(op, in_layer);
+    const double op_s = ops_.SecondsIn(*piece_, op);
     // Ops beside a message share the multiprocessors and the memory with it.
     const double slowed_s = pricer_.slowdown() * clock_.Beside(op_s);
     clock_.Compute(op_s + slowed_s);
@@ -80,8 +77,7 @@ class Pricing {
     const double before_s = clock_.now_s();
     int64_t& stride = strides_[static_cast<size_t>(message.group)];
     if (stride == 0) stride = StrideOf(message.group, layout_);
-    double message_s = pricer_.Seconds(message, stride);
-    if (!IsOfDataRanks(message.group)) message_s *= share_run();
+    const double message_s = pricer_.SecondsIn(*piece_, message, layout_, stride);
     clock_.Submit(message, message_s);
     if (message.asynchronous() && pricer_.overlaps()) {
       const size_t way = message.kind == CollectiveKind::kRecv ? 1 : 0;
@@ -105,15 +101,17 @@ class Pricing {
 
 }  // namespace
 
-double PricedOps::Seconds(const OpRecord& op, bool in_layer) {
-  const auto price = [&] { return in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op); };
-  if (op.flops == 0) return price();
+double PricedOps::SecondsIn(const PieceRecord& piece, const OpRecord& op) {
+  if (op.flops == 0) return pricer_.SecondsIn(piece, op);
+  const bool in_layer = piece.kind == PieceKind::kLayer;
   uint64_t hash = static_cast<uint64_t>(op.bytes);
   for (const int64_t size : op.dims)
     hash = hash * 0x9E3779B97F4A7C15ULL + static_cast<uint64_t>(size);
   Known& known = known_[(hash * 0x9E3779B97F4A7C15ULL) >> 58];
-  if (known.op != op || known.in_layer != in_layer) known = {op, in_layer, price()};
-  return known.seconds;
+  if (known.op != op || known.in_layer != in_layer) {
+    known = {op, in_layer, in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op)};
+  }
+  return pricer_.ShareRun(piece) * known.seconds;
 }
 
 double PieceCost::seconds() const {

@@ -48,8 +48,8 @@ class PricedOps {
   explicit PricedOps(const Pricer& pricer) : pricer_(pricer) {}
 
   const Pricer& pricer() const { return pricer_; }
-  /// `in_layer`: see Pricer::SecondsInLayer.
-  double Seconds(const OpRecord& op, bool in_layer);
+  /// See Pricer::SecondsIn.
+  double SecondsIn(const PieceRecord& piece, const OpRecord& op);
 
  private:
   struct Known {
