@@ -95,7 +95,8 @@ struct MemoryEstimate {
   bool operator==(const MemoryEstimate&) const = default;
 };
 
-/// One step of the fullest rank.
+/// One step. Times, FLOPs, ops and messages are of a rank of the slowest pipeline stage, memory is
+/// of the fullest rank.
 struct Estimate {
   double step_time_s = 0;
   double step_time_low_s = 0;  // the interval the step time is expected in
@@ -103,10 +104,10 @@ struct Estimate {
   Breakdown breakdown_s;
   Trust trust = Trust::kModelled;
 
-  int64_t hardware_flops = 0;  // of this rank: everything it multiplies, recompute included
-  int64_t op_count = 0;        // of this rank
-  CommTotals comm;             // of this rank
-  MemoryEstimate memory;       // of this rank
+  int64_t hardware_flops = 0;  // of one rank: everything it multiplies, recompute included
+  int64_t op_count = 0;        // of one rank
+  CommTotals comm;             // of one rank
+  MemoryEstimate memory;       // of the fullest rank
 
   /// Of the whole step, all ranks, by NVIDIA's convention: 6 per matrix weight and token, attention
   /// counted as the full square, no embedding look-up, no recompute.

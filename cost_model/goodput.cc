@@ -15,12 +15,6 @@ constexpr double kHoursPerDay = 24;
 constexpr double kJoulesPerKilowattHour = 3.6e6;
 constexpr double kCheckpointBytesPerParameter = 12;  // fp32: the weight and its two moments
 
-/// Ranks of a cpu share machines, and fail with them.
-double MachinesOf(int64_t ranks, const Cluster& cluster) {
-  if (cluster.device == "cuda") return static_cast<double>(ranks);
-  return static_cast<double>(CeilDiv(ranks, cluster.ranks_per_node));
-}
-
 }  // namespace
 
 Goodput GoodputOf(double mtbf_s, double checkpoint_s, double restart_s) {
@@ -64,9 +58,11 @@ TrainingCost CostOfTraining(const TrainingSpeed& speed, const Cluster& cluster, 
   TrainingCost cost;
   cost.tokens = tokens;
   cost.training_s = tokens / speed.tokens_per_s;
-  cost.goodput = GoodputOf(
-      reliability.gpu_mtbf_hours * kSecondsPerHour / MachinesOf(speed.ranks, cluster),
-      speed.checkpoint_bytes / (nodes * reliability.checkpoint_bytes_per_s), reliability.restart_s);
+  // A GPU fails with its share of a machine; the ranks of a cpu fail with the whole of it.
+  const double failing = cluster.device == "cuda" ? static_cast<double>(speed.ranks) : nodes;
+  cost.goodput = GoodputOf(reliability.gpu_mtbf_hours * kSecondsPerHour / failing,
+                           speed.checkpoint_bytes / (nodes * reliability.checkpoint_bytes_per_s),
+                           reliability.restart_s);
   cost.wall_s = cost.training_s / cost.goodput.share;
   const double gpu_s = cost.wall_s * static_cast<double>(speed.ranks);
   cost.gpu_hours = gpu_s / kSecondsPerHour;

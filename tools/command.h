@@ -1,4 +1,4 @@
-// Command: one subcommand of `trimtab`. Each has a file of its own, command_NAME.cc.
+// Command: one subcommand of `trimtab`. Each has a file of its own, commands/NAME.cc.
 #pragma once
 
 #include <memory>

@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "engine/config/text_values.h"
 #include "tools/machine_profile.h"
 
 namespace trimtab {
@@ -29,13 +30,11 @@ void RequireHuggingFaceFolder(const std::string& path) {
 
 void RequireNotInLayout(const std::string& layout, const std::vector<std::string>& keys,
                         const std::string& why) {
-  for (size_t begin = 0; begin < layout.size();) {
-    const size_t end = std::min(layout.find(',', begin), layout.size());
-    const std::string key = layout.substr(begin, std::min(layout.find('=', begin), end) - begin);
+  for (const std::string& each : Split(layout, ',')) {
+    const std::string key = each.substr(0, each.find('='));
     if (std::find(keys.begin(), keys.end(), key) != keys.end()) {
-      throw UsageError(fmt::format("--layout {}: {}", layout.substr(begin, end - begin), why));
+      throw UsageError(fmt::format("--layout {}: {}", each, why));
     }
-    begin = end + 1;
   }
 }
 

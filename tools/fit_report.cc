@@ -45,14 +45,6 @@ RankSummary RankingOf(const std::vector<double>& errors, const std::vector<Valid
   return SummarizeRanking(ranked);
 }
 
-nlohmann::json ErrorsJson(const std::vector<double>& errors) {
-  const ErrorSummary summary = SummarizeErrors(errors);
-  return {{"median", summary.median},
-          {"p90", summary.p90},
-          {"mean", summary.mean},
-          {"max", summary.max}};
-}
-
 std::string ErrorText(const std::vector<double>& errors) {
   const ErrorSummary summary = SummarizeErrors(errors);
   return fmt::format("{:.1f} / {:.1f}", 100 * summary.median, 100 * summary.p90);
@@ -86,7 +78,7 @@ nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& r
   }
   nlohmann::json json = {{"constants", std::move(constants)}};
   for (const NamedErrors& each : ErrorsOf(fit)) {
-    json[each.key] = ErrorsJson(each.errors);
+    json[each.key] = ToJson(SummarizeErrors(each.errors));
     if (outcome != Outcome::kStepTime) continue;
     if (each.half_widths != nullptr) json[each.key]["interval_coverage"] = Coverage(each);
     const RankSummary ranking = RankingOf(each.errors, rows);
@@ -97,10 +89,11 @@ nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& r
   }
   for (const auto& [source, of_source] : BySource(rows)) {
     for (const NamedErrors& each : ErrorsOf(fit)) {
-      json["sources"][source][each.key] = ErrorsJson(Of(each.errors, of_source));
+      json["sources"][source][each.key] = ToJson(SummarizeErrors(Of(each.errors, of_source)));
     }
   }
-  for (const auto& [kind, errors] : fit.without) json["without"][kind] = ErrorsJson(errors);
+  for (const auto& [kind, errors] : fit.without)
+    json["without"][kind] = ToJson(SummarizeErrors(errors));
   nlohmann::json held_out = nlohmann::json::array();
   for (size_t i = 0; i < rows.size(); ++i) {
     held_out.push_back({{"id", rows[i].published.id},

@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
 #include "engine/base/units.h"
+#include "engine/config/text_values.h"
 
 namespace trimtab {
 namespace {
@@ -68,15 +69,10 @@ void FlagSet::Texts(const std::string& flag, std::vector<std::string>& values,
 void FlagSet::List(const std::string& flag, std::vector<std::string>& values,
                    const std::string& help) {
   const auto set = [&values, flag](const std::string& text) {
-    values.clear();
-    for (size_t begin = 0; begin <= text.size();) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      values.push_back(text.substr(begin, end - begin));
-      if (values.back().empty()) {
-        throw UsageError(
-            fmt::format("{}: expected values separated by commas, got '{}'", flag, text));
-      }
-      begin = end + 1;
+    values = Split(text, ',');
+    if (std::find(values.begin(), values.end(), "") != values.end()) {
+      throw UsageError(
+          fmt::format("{}: expected values separated by commas, got '{}'", flag, text));
     }
   };
   const std::string shown = WithDefault(help, fmt::format("{}", fmt::join(values, ",")));
@@ -160,7 +156,14 @@ void FlagSet::Positional(const std::string& name, std::string& value, const std:
   Remember(name, app_.add_option(name, value, help), need);
 }
 
-void FlagSet::AfterHelp(std::string (*text)()) { app_.footer(text); }
+void FlagSet::AfterHelp(std::string (*text)()) {
+  after_help_.push_back(text);
+  app_.footer([texts = after_help_] {
+    std::string all;
+    for (std::string (*each)() : texts) all += (all.empty() ? "" : "\n") + each();
+    return all;
+  });
+}
 
 bool FlagSet::Given(const std::string& flag) const { return !FirstGiven({flag}).empty(); }
 

@@ -52,7 +52,8 @@ class FlagSet {
   void Positional(const std::string& name, std::string& value, const std::string& help,
                   FlagNeed need = FlagNeed::kOptional);
 
-  /// Text that --help prints after the flags, made when it is asked for.
+  /// Text that --help prints after the flags, and after what was given before; made when it is
+  /// asked for.
   void AfterHelp(std::string (*text)());
 
   /// Whether the flag was on the command line.
@@ -77,6 +78,7 @@ class FlagSet {
   };
   CLI::App& app_;
   std::vector<Declared> declared_;
+  std::vector<std::string (*)()> after_help_;
 };
 
 }  // namespace trimtab

@@ -1,4 +1,4 @@
-// How well weights foresee a text that nobody was fitted to: what fewer bits cost in quality.
+// How well weights predict a text that they were not trained on: what fewer bits cost in quality.
 #pragma once
 
 #include <cstdint>

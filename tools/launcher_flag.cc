@@ -51,7 +51,9 @@ void LauncherFlag::Declare(FlagSet& flags) {
                "machine (local) or over hosts (mpirun), as a step of Slurm's (slurm); kubernetes "
                "is only planned");
   flags.Texts(kOptionsFlag, options_,
-              "KEY=VALUE options for the launcher, such as partition=gpu account=me time=60");
+              "KEY=VALUE options for the launcher, such as partition=gpu account=me time=60; they "
+              "are below");
+  flags.AfterHelp([] { return "Launchers and their options:\n" + DescribeLauncherOptions(); });
   flags.Switch(kPlanFlag, plan_, "print what the launcher would be sent, and send nothing");
 }
 

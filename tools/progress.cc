@@ -28,12 +28,6 @@ void Draw(const std::string& text) {
   std::fflush(stderr);
 }
 
-double Eta(const ProgressState& state, double elapsed_s) {
-  if (state.eta_s >= 0 || state.done <= 0) return state.eta_s;
-  return elapsed_s / static_cast<double>(state.done) *
-         static_cast<double>(state.total - state.done);
-}
-
 }  // namespace
 
 std::string ProgressText(const ProgressState& state, double elapsed_s, int width) {
@@ -48,8 +42,9 @@ std::string ProgressText(const ProgressState& state, double elapsed_s, int width
   if (state.running > 0) text += fmt::format(", {} running", state.running);
   if (!state.best.empty()) text += ", best " + state.best;
   text += ", " + FormatSeconds(elapsed_s);
-  if (const double eta = Eta(state, elapsed_s); state.total > 0 && eta >= 0) {
-    text += ", ETA " + FormatSeconds(eta);
+  if (state.total > 0 && state.done > 0) {
+    const double each_s = elapsed_s / static_cast<double>(state.done);
+    text += ", ETA " + FormatSeconds(each_s * static_cast<double>(state.total - state.done));
   }
   return text.substr(0, static_cast<size_t>(std::max(width - 1, 1)));
 }

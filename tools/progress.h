@@ -17,7 +17,6 @@ struct ProgressState {
   int64_t running = -1;
   int64_t total = 0;      // 0 = unknown: no bar, no ETA
   std::string best = {};  // "best so far" in words
-  double eta_s = -1;      // -1 = worked out from done, total and the time since the start
 };
 
 /// "[#####.....] training 5/10, 1 failed, 1 running, best 310 tokens/s, 4 s, ETA 4 s".

@@ -30,8 +30,7 @@ void ProposalFlags::Declare(FlagSet& flags) {
   flags.Positive(
       "--days", days, 1e5,
       "propose a model that the cluster's GPUs train in so many days; instead of --model");
-  flags.Number("--mfu", mfu, 0.01, 1,
-               "share of the GPUs' peak in 16 bits that --days counts on; 0.4 if left out");
+  flags.Number("--mfu", mfu, 0.01, 1, "share of the GPUs' peak in 16 bits that --days counts on");
   flags.Integer("--vocab", vocab_size, 2, 10'000'000, "vocabulary of a proposed model");
 }
 

@@ -60,14 +60,6 @@ Figures FiguresOf(const Runs& runs) {
           within / rows};
 }
 
-nlohmann::json ToJson(const ErrorSummary& errors) {
-  return {{"rows", errors.rows},
-          {"median", errors.median},
-          {"p90", errors.p90},
-          {"mean", errors.mean},
-          {"max", errors.max}};
-}
-
 nlohmann::json ToJson(const Figures& figures) {
   const RankSummary& ranking = figures.ranking;
   return {{"step_time_error", ToJson(figures.step_time)},

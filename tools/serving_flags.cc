@@ -39,9 +39,11 @@ void SourceFlags::Declare(FlagSet& flags) {
 
 void ServingFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
-  flags.Text("--config", config_file_,
-             "report.json of a search for serving, or a configuration as in it: serves as it says; "
-             "of RUN.json, or a search for training, the model");
+  flags.Text(
+      "--config", config_file_,
+      "report.json of a search for serving, or a configuration as in it: serves as it says; "
+      "of a RUN.json, or the report of a search for training, takes only the device, and its "
+      "model must be that of the weights");
   source_.Declare(flags);
   flags.Text("--layout", layout_,
              "tp=2,pp=2,...: how the model is split over ranks; dp=2: two replicas");

@@ -59,7 +59,7 @@ ServingRates KeptServingRates::Of(const ServingConfig& config) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   try {
-    AtomicFile file(path_);
+    AtomicFile file(path_, Writers::kSeveral);
     file.Append(kept_.dump(1) + "\n");
     file.Commit();
   } catch (const StorageError& error) {

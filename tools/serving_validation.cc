@@ -41,14 +41,6 @@ ErrorSummary ErrorsOf(const std::vector<Scored>& rows, ServingKind kind) {
   return ErrorsWhere(rows, [kind](const ServingCase& each) { return each.row.kind == kind; });
 }
 
-nlohmann::json ToJson(const ErrorSummary& errors) {
-  return {{"rows", errors.rows},
-          {"mean", errors.mean},
-          {"median", errors.median},
-          {"p90", errors.p90},
-          {"max", errors.max}};
-}
-
 nlohmann::json ErrorsJson(const std::vector<Scored>& rows) {
   const auto any = [](const ServingCase&) { return true; };
   const auto dense = [](const ServingCase& each) { return !each.row.model.moe.used(); };

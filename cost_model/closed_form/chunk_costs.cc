@@ -16,12 +16,6 @@ void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   for (size_t way = begin; way < end; ++way) ways[way].Append(next[way], times);
 }
 
-Pricer PricerOf(const Cluster& cluster, const Mode& mode, Precision precision,
-                const MoeConfig& moe) {
-  return Pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores, precision,
-                cluster.stack, moe);
-}
-
 /// The longest stretch of neighbouring layers that are alike.
 LayerRange LongestStretch(const std::vector<int64_t>& first_alike) {
   LayerRange longest = {0, 0};
@@ -147,6 +141,15 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
   return key;
 }
 
+PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout,
+                               bool later, const RecomputeConfig& plan) {
+  return ShapeKey(setting, layout, later)
+      .Put(plan.kind)
+      .Put(plan.method)
+      .Put(plan.modules.bits, kRecomputeModuleCount)
+      .Put(plan.num_layers + 1, 20);
+}
+
 const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, const RunConfig& run,
                                                const ModelChunk& chunk,
                                                const RecordedLayers& layers, bool later) {
@@ -159,13 +162,9 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
   const ShortChunk shown = Shorten(cut, layers.recompute, setting.first_alike);
   const RecomputeConfig& plan = shown.plan;
   const ParallelConfig layout = LayoutThatMatters(run, cut);
-  const PackedKey key = ShapeKey(setting, layout, later)
+  const PackedKey key = ShapeKey(setting, layout, later, plan)
                             .Put(cut.embedding ? 1 : 0, 1)
                             .Put(cut.head ? 1 : 0, 1)
-                            .Put(plan.kind)
-                            .Put(plan.method)
-                            .Put(plan.modules.bits, kRecomputeModuleCount)
-                            .Put(plan.num_layers + 1, 16)
                             .Put(shown.chunk.num_layers, 16)
                             .Put(FirstLayersAlike(setting.first_alike, shown.chunk), 16);
   Layers& remembered = layers_.Get(key, [&] {
@@ -261,13 +260,9 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
 
 const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run,
                                const ModelChunk& chunk) {
-  const RecomputeConfig& recompute = run.layout.recompute[0];
   const PackedKey key =
-      ShapeKey(setting, run.layout, HasLaterPasses(run.layout, run.num_micro_batches()))
-          .Put(recompute.kind)
-          .Put(recompute.method)
-          .Put(recompute.modules.bits, kRecomputeModuleCount)
-          .Put(recompute.num_layers + 1, 20)
+      ShapeKey(setting, run.layout, HasLaterPasses(run.layout, run.num_micro_batches()),
+               run.layout.recompute[0])
           .Put(chunk.embedding ? 1 : 0, 1)
           .Put(chunk.head ? 1 : 0, 1)
           .Put(chunk.num_layers, 20)

@@ -81,6 +81,9 @@ class ChunkCosts {
   /// The key of all that is recorded of a micro batch, but for recomputation. `later`: of later
   /// ones than the first, too.
   static PackedKey ShapeKey(const PriceSetting& setting, const ParallelConfig& layout, bool later);
+  /// The same with a plan of recomputation.
+  static PackedKey ShapeKey(const PriceSetting& setting, const ParallelConfig& layout, bool later,
+                            const RecomputeConfig& plan);
 
   /// Costs are remembered.
   const WayCosts& Of(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);

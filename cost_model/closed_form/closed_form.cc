@@ -28,10 +28,7 @@ StageTimes AllTimes(const std::vector<StageCosts>& stages) {
 /// take as long as they do on average.
 double IdleSeconds(const RunConfig& run, const StageTimes& all, const StageCosts& stage) {
   if (run.layout.pp == 1) return 0;
-  const auto count = static_cast<double>(run.layout.pp - 1);
-  const StageTimes others = {(all.forward - stage.times.forward) / count,
-                             (all.backward_input - stage.times.backward_input) / count,
-                             (all.backward_weight - stage.times.backward_weight) / count};
+  const StageTimes others = MeanOfOthers(all, stage.times, run.layout.pp);
   // Weights' parts that take longer than the others leave no gap to fill.
   return std::max(0.0, RowOf(run.layout.schedule).idle_time(ShapeOf(run), others));
 }

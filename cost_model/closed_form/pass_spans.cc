@@ -22,13 +22,9 @@ void PassSpans::ForgetIfMany() {
 
 PassSpans::Shape PassSpans::Of(const PricedRun& priced) {
   const PriceSetting& setting = chunks_->SettingOf(priced.run);
-  const RecomputeConfig& recompute = priced.layout.recompute[0];
   const bool later = HasLaterPasses(priced.layout, priced.run.num_micro_batches());
-  const PackedKey key = ChunkCosts::ShapeKey(setting, priced.layout, later)
-                            .Put(recompute.kind)
-                            .Put(recompute.method)
-                            .Put(recompute.modules.bits, kRecomputeModuleCount)
-                            .Put(recompute.num_layers + 1, 20);
+  const PackedKey key =
+      ChunkCosts::ShapeKey(setting, priced.layout, later, priced.layout.recompute[0]);
   return {priced, setting, *chunks_, shapes_[key]};
 }
 
@@ -81,10 +77,8 @@ StageMessages PassSpans::Shape::Messages() {
     if (each.pp == layout.pp && each.dp == layout.dp) return each.messages;
   }
   const MessageRecording& recording = chunks_.Messages(setting_, priced_.Made());
-  const StageMessages messages = {
-      .activation_bytes = recording.activation.bytes,
-      .longer_s = std::max(setting_.pricer.BetweenStages(recording.activation, layout),
-                           setting_.pricer.BetweenStages(recording.gradient, layout))};
+  const StageMessages messages = {.activation_bytes = recording.activation.bytes,
+                                  .longer_s = LongerMessage(recording, setting_.pricer, layout)};
   known_.messages.push_back({layout.pp, layout.dp, messages});
   return messages;
 }

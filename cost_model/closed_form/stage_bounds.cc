@@ -81,9 +81,7 @@ double StageSums::Slowest(Schedule schedule, bool longer_weights) const {
   std::vector<double> stages_s;
   for (const Stage& stage : stages_) {
     // Each stage waits for the others.
-    const StageTimes mean = {(all.forward - stage.later.forward) / others,
-                             (all.backward_input - stage.later.backward_input) / others,
-                             (all.backward_weight - stage.later.backward_weight) / others};
+    const StageTimes mean = MeanOfOthers(all, stage.later, shape_.pp);
     stages_s.push_back(Seconds(stage) + std::max(0.0, idle_time(shape_, mean)) +
                        RoundTrips(schedule, all, stage));
   }

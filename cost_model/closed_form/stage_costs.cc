@@ -79,13 +79,9 @@ class StepCosts::Impl {
 
 PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
-  const RecomputeConfig& recompute = layout.recompute[0];
-  return ChunkCosts::ShapeKey(setting, layout, HasLaterPasses(layout, run.num_micro_batches()))
+  const bool later = HasLaterPasses(layout, run.num_micro_batches());
+  return ChunkCosts::ShapeKey(setting, layout, later, layout.recompute[0])
       .Put(layout.schedule)
-      .Put(recompute.kind)
-      .Put(recompute.method)
-      .Put(recompute.modules.bits, kRecomputeModuleCount)
-      .Put(recompute.num_layers + 1, 20)
       .Put(run.num_micro_batches(), 40)
       .Put(layout.dp, 20)
       .Put(layout.pp, 20)
@@ -109,7 +105,6 @@ std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
                                                    const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
   const bool pipeline = layout.pp > 1;
-  // Without a pipeline all micro batches but the first hold the same memory.
   const int64_t micro_batches = run.num_micro_batches();
   const PipelineShape shape = {
       layout.pp, layout.vp,
@@ -142,13 +137,8 @@ std::vector<StageCosts> StepCosts::Impl::PriceStages(const PriceSetting& setting
                                                      const std::vector<StagePlan>& plans) {
   const ParallelConfig& layout = run.layout;
   const int64_t micro_batches = run.num_micro_batches();
-  double message_s = 0;
-  if (layout.pp > 1) {
-    const MessageRecording& messages = chunks_.Messages(setting, run);
-    for (const CommRecord& message : {messages.activation, messages.gradient}) {
-      message_s = std::max(message_s, setting.pricer.BetweenStages(message, layout));
-    }
-  }
+  const double message_s =
+      layout.pp > 1 ? LongerMessage(chunks_.Messages(setting, run), setting.pricer, layout) : 0;
   std::vector<StageCosts> stages;
   for (int64_t pp_rank = 0; pp_rank < layout.pp; ++pp_rank) {
     const StagePlan& plan = plans[static_cast<size_t>(pp_rank)];

@@ -257,17 +257,12 @@ std::vector<StageProgram> ProgramsOf(const RunConfig& run) {
   return PlanPipeline(run.layout.schedule, {run.layout.pp, run.layout.vp, run.num_micro_batches()});
 }
 
-Pricer PricerOf(const RunConfig& run, const Mode& mode, const Cluster& cluster) {
-  return Pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores, run.layout.precision,
-                cluster.stack, run.model.moe);
-}
-
 }  // namespace
 
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline) {
   RequireLegal(run);
   const Mode mode = ModeOf(run, cluster);
-  const Pricer pricer = PricerOf(run, mode, cluster);
+  const Pricer pricer = PricerOf(cluster, mode, run.layout.precision, run.model.moe);
   const std::vector<StageProgram> programs = ProgramsOf(run);
 
   DryRunResult result;
@@ -298,7 +293,7 @@ Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster,
   RequireLegal(run);
   const ParallelConfig& layout = run.layout;
   const Mode mode = ModeOf(run, cluster);
-  const Pricer pricer = PricerOf(run, mode, cluster);
+  const Pricer pricer = PricerOf(cluster, mode, run.layout.precision, run.model.moe);
   RunConfig shorter = run;
   shorter.global_batch = layout.micro_batch * layout.dp * MicroBatchesOfEveryKind(run);
   const std::vector<StageProgram> programs = ProgramsOf(run);
@@ -340,8 +335,9 @@ Estimate DryRunStage(const RunConfig& run, const Cluster& cluster, int64_t stage
   const Mode mode = ModeOf(run, cluster);
   const StageProgram program = ProgramOf(run, stage);
   const std::vector<size_t> kinds(program.size());
-  const StageResult result = DryStage(run, PricerOf(run, mode, cluster), stage, kinds,
-                                      ExecutorOf(mode, cluster), /*with_timeline=*/false);
+  const StageResult result =
+      DryStage(run, PricerOf(cluster, mode, run.layout.precision, run.model.moe), stage, kinds,
+               ExecutorOf(mode, cluster), /*with_timeline=*/false);
   Estimate estimate = EstimateOf(result);
   estimate.breakdown_s.exposed_dp += WeightWaitsAlone(program, result.seconds);
   return estimate;

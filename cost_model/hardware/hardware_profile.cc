@@ -1,18 +1,13 @@
 #include "cost_model/hardware/hardware_profile.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware/builtin_profiles.h"
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/nearest_name.h"
 #include "engine/base/plain_name.h"
 #include "engine/config/strict_json.h"
@@ -79,18 +74,6 @@ void Print(const nlohmann::json& json, size_t depth, std::string& text) {
   text += '\n' + std::string(depth, ' ') + (json.is_object() ? '}' : ']');
 }
 
-/// Writes all of `text` and its way to the disk; false with errno set when that fails.
-bool WriteAll(int fd, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = ::write(fd, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    done += static_cast<size_t>(written);
-  }
-  return ::fsync(fd) == 0;
-}
-
 }  // namespace
 
 double PeakOf16Bits(const HardwareProfile& profile) {
@@ -146,22 +129,9 @@ void SaveHardwareProfile(const HardwareProfile& profile, const std::string& path
   std::string text;
   Print(ToJson(profile), 0, text);
   text += '\n';
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool written = fd >= 0 && WriteAll(fd, text);
-  int error = written ? 0 : errno;
-  if (fd >= 0 && ::close(fd) != 0 && written) {
-    written = false;
-    error = errno;
-  }
-  if (written && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    written = false;
-    error = errno;
-  }
-  if (written) return;
-  if (fd >= 0) std::remove(temporary.c_str());
-  throw StorageError(
-      fmt::format("{}: cannot write the hardware profile: {}", path, std::strerror(error)));
+  AtomicFile file(path, Writers::kSeveral);  // several searches may measure their machine at once
+  file.Append(text);
+  file.Commit();
 }
 
 std::vector<std::string> BuiltinProfileNames() {

@@ -30,9 +30,6 @@ constexpr Preset kPresets[] = {{"full", MasterWeights::kFp32, DType::kF32, DType
                                {"reduced", MasterWeights::kRemainder, DType::kBf16, DType::kF32},
                                {"minimal", MasterWeights::kRemainder, DType::kBf16, DType::kBf16}};
 
-constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kTf32, Precision::kBf16,
-                                     Precision::kFp16, Precision::kFp8};
-
 std::string Joined(const ParallelConfig& layout) {
   return fmt::format("{}/{}/{}", Name(layout.master), Name(layout.moments), Name(layout.gradients));
 }

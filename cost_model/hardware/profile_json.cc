@@ -1,10 +1,13 @@
 // Hardware profiles as JSON. Points of tables are arrays, everything else is named.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware/hardware_profile.h"
 #include "cost_model/hardware/quantity_json.h"
 #include "engine/base/error.h"
+#include "engine/config/parallel_config.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -85,10 +88,11 @@ nlohmann::json PointsToJson(const std::vector<BytesPoint>& points) {
 
 /// What products are named by in `peak_flops`, `by_precision` and `precisions`.
 void RequireRateNames(const nlohmann::json& json, const StrictObject& object) {
-  static const std::vector<std::string> kNames = {"fp32", "tf32", "bf16", "fp16", "fp8"};
+  std::vector<std::string_view> names;
+  for (const Precision precision : kPrecisions) names.push_back(Name(precision));
   for (const auto& [name, value] : json.items()) {
-    if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) continue;
-    object.Refuse(name, "one of fp32, tf32, bf16, fp16, fp8");
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    object.Refuse(name, fmt::format("one of {}", fmt::join(names, ", ")));
   }
 }
 

@@ -59,7 +59,7 @@ OpRoofline::OpRoofline(const HardwareProfile& profile, const Mode& mode, int64_t
     attention_speed_ *= profile.flash_attention_2.value;
   }
   const double share = cpu ? CoresPerRank(mode, cores) : 1;
-  for (size_t i = 0; i < kPrecisionCount; ++i) {
+  for (size_t i = 0; i < kPrecisions.size(); ++i) {
     const std::string name(Name(static_cast<Precision>(i)));
     const auto peak = profile.peak_flops.find(name);
     if (peak != profile.peak_flops.end()) rates_[i].peak = peak->second.value * share;

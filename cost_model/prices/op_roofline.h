@@ -42,7 +42,7 @@ class OpRoofline {
   double FusedAttention(const OpRecord& op, const Rate& rate) const;
   double UnfusedAttention(const OpRecord& op, const Rate& rate) const;
 
-  std::array<Rate, kPrecisionCount> rates_;
+  std::array<Rate, kPrecisions.size()> rates_;
   LogCurve attention_forward_;
   LogCurve attention_backward_;
   bool fused_ops_;

@@ -94,4 +94,10 @@ double Pricer::HostWait(const ParallelConfig& layout, const Launches& launches,
   return both_s - device_s;
 }
 
+Pricer PricerOf(const Cluster& cluster, const Mode& mode, Precision precision,
+                const MoeConfig& moe) {
+  return Pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores, precision,
+                cluster.stack, moe);
+}
+
 }  // namespace trimtab

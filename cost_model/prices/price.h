@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cost_model/hardware/cluster.h"
 #include "cost_model/hardware/hardware_profile.h"
 #include "cost_model/hardware/software_stack.h"
 #include "cost_model/prices/message_price.h"
@@ -102,5 +103,9 @@ class Pricer {
   MessagePrice messages_;
   PriceTables tables_;
 };
+
+/// Of ranks of `cluster` in `mode`. Throws as Pricer does.
+Pricer PricerOf(const Cluster& cluster, const Mode& mode, Precision precision,
+                const MoeConfig& moe);
 
 }  // namespace trimtab

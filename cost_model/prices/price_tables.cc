@@ -196,7 +196,7 @@ PriceTables::PriceTables(const HardwareProfile& profile, const Mode& mode, int64
   step_factor_ = tables->step_factor;
   spread_ = SpreadOf(*tables);
   for (const auto& [name, factors] : tables->precisions) {
-    for (size_t i = 0; i < kPrecisionCount; ++i) {
+    for (size_t i = 0; i < kPrecisions.size(); ++i) {
       if (name == Name(static_cast<Precision>(i))) factors_[i] = factors;
     }
   }

@@ -12,8 +12,6 @@
 
 namespace trimtab {
 
-inline constexpr size_t kPrecisionCount = static_cast<size_t>(Precision::kFp8) + 1;
-
 /// Whether an op multiplies matrices, one or a group of them.
 bool IsProduct(const OpRecord& op);
 /// How many products of its dimensions an op is.
@@ -47,8 +45,9 @@ class PriceTables {
   double spread() const { return spread_; }
 
  private:
-  /// Of what a product does beside its own work, where that is more than to read a matrix: which
-  /// the table of products that add to their output is for.
+  /// Seconds of the work fused into `op` that takes a cpu more than to read a matrix, such as an
+  /// activation or the sum of a bias; 0 for any other. What adds to its output has tables of its
+  /// own.
   double FusedSeconds(const OpRecord& op) const;
 
   bool has_tables_ = false;
@@ -57,7 +56,7 @@ class PriceTables {
   int threads_ = 1;   // of a rank
   double step_factor_ = 1;
   double spread_ = 0;
-  std::array<PrecisionFactors, kPrecisionCount> factors_;
+  std::array<PrecisionFactors, kPrecisions.size()> factors_;
   std::array<LogGrid3, 2> gemm_;       // seconds per FLOP, by accumulate
   std::array<LogGrid3, 2> attention_;  // seconds per FLOP, forward and backward
   std::array<LogCurve, kOpKindCount> ops_;

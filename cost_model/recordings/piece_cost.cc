@@ -137,6 +137,12 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
   activations = activations.Then(next.activations.Times(times));
 }
 
+double LongerMessage(const MessageRecording& messages, const Pricer& pricer,
+                     const ParallelConfig& layout) {
+  return std::max(pricer.BetweenStages(messages.activation, layout),
+                  pricer.BetweenStages(messages.gradient, layout));
+}
+
 std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
                                  PricedOps& ops) {
   Pricing pricing(layout, ops);

@@ -66,4 +66,8 @@ class PricedOps {
 std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
                                  PricedOps& ops);
 
+/// Seconds of the longer of what neighbouring stages send each other.
+double LongerMessage(const MessageRecording& messages, const Pricer& pricer,
+                     const ParallelConfig& layout);
+
 }  // namespace trimtab

@@ -128,8 +128,4 @@ int64_t ServingMemoryModel::block_bytes() const {
   return most;
 }
 
-ServingMemory MeasureServingMemory(const ServingConfig& config, DeviceKind kind, int threads) {
-  return ServingMemoryModel(config, kind, threads, threads).Of(config.limits, config.cache_blocks);
-}
-
 }  // namespace trimtab

@@ -58,7 +58,4 @@ class ServingMemoryModel {
   std::unique_ptr<ServingMemoryModel> draft_;
 };
 
-/// What serving `config`, which is resolved, takes of the fullest rank.
-ServingMemory MeasureServingMemory(const ServingConfig& config, DeviceKind kind, int threads);
-
 }  // namespace trimtab

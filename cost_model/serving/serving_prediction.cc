@@ -14,7 +14,7 @@ namespace trimtab {
 namespace {
 
 /// In the order of WeightFormat.
-constexpr std::array<ServingPrecision, 6> kPrecisions = {
+constexpr std::array<ServingPrecision, 6> kServed = {
     ServingPrecision::k32Bit, ServingPrecision::k16Bit, ServingPrecision::k16Bit,
     ServingPrecision::kFp8,   ServingPrecision::kInt8,  ServingPrecision::kInt4};
 
@@ -27,7 +27,7 @@ ServingLayout ServingLayoutOf(const ServingConfig& config) {
           .sequence_parallel = config.layout.sequence_parallel,
           .ep = config.layout.ep,
           .etp = config.layout.etp,
-          .weights = kPrecisions[static_cast<size_t>(config.weights)],
+          .weights = kServed[static_cast<size_t>(config.weights)],
           .packs_head = true,
           .kv_bytes =
               static_cast<double>(LayerCacheBytes(config.model, config.layout.tp, config.cache)) /

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 namespace trimtab {
@@ -68,6 +69,14 @@ ErrorSummary SummarizeErrors(std::vector<double> errors) {
   summary.median = Quantile(errors, 0.5);
   summary.p90 = Quantile(errors, 0.9);
   return summary;
+}
+
+nlohmann::json ToJson(const ErrorSummary& errors) {
+  return {{"rows", errors.rows},
+          {"median", errors.median},
+          {"p90", errors.p90},
+          {"mean", errors.mean},
+          {"max", errors.max}};
 }
 
 RankSummary SummarizeRanking(std::span<const RankedRow> rows) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct ErrorSummary {
 };
 /// `errors`: predicted / measured - 1.
 ErrorSummary SummarizeErrors(std::vector<double> errors);
+nlohmann::json ToJson(const ErrorSummary& errors);
 
 /// One run, predicted and measured. Seconds per token and GPU: less is better.
 struct RankedRow {

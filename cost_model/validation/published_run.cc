@@ -223,10 +223,10 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
     if (std::ranges::find(run.missing, name) == run.missing.end()) run.missing.push_back(name);
   }
   row.Texts("blockers", run.blockers);
-  row.Boolean("simulatable", run.simulatable);
   row.Text("notes", run.notes);
   ReadTraining(row, run);
-  row.ForPeople({"vocab_note", "complete", "usable_for", "partition", "cross_entropy"});
+  row.ForPeople(
+      {"vocab_note", "complete", "usable_for", "simulatable", "partition", "cross_entropy"});
   row.Finish();
   return run;
 }

@@ -111,7 +111,6 @@ struct PublishedRun {
   std::vector<std::string> unusable{};  // values that no run can have, or that nobody knows
   std::vector<std::string> missing{};   // null fields that a simulation needs
   std::vector<std::string> blockers{};  // what keeps the row out of a plain simulation
-  bool simulatable = false;
   std::string notes{};
 
   /// When the software was released, 2024.5 = mid 2024: from a release such as "24.07" in the

@@ -49,7 +49,7 @@ void RowObject::Integer(const char* key, int64_t& value, int64_t min, int64_t ma
       number <= static_cast<double>(max)) {
     value = static_cast<int64_t>(number);
   } else {
-    Unusable(key, fmt::format("is no whole number from {} to {}", min, max));
+    Unusable(key, fmt::format("is not a whole number from {} to {}", min, max));
   }
 }
 
@@ -62,7 +62,7 @@ void RowObject::Year(const char* key, int64_t& value) {
   if (ParseInteger(found->get<std::string>(), year) && year >= kFirst && year <= kLast) {
     value = year;
   } else {
-    Unusable(key, "is no year");
+    Unusable(key, "is not a year");
   }
 }
 
@@ -75,7 +75,7 @@ void RowObject::Number(const char* key, double& value, double max) {
   if (number == 0 || (number >= kLeast && number <= max)) {
     value = number;
   } else {
-    Unusable(key, fmt::format("is no number from {} to {}", kLeast, max));
+    Unusable(key, fmt::format("is not a number from {} to {}", kLeast, max));
   }
 }
 
@@ -114,7 +114,7 @@ void RowObject::Word(const char* key, std::string& value, std::span<const Meanin
   if (meaning) {
     value = *meaning;
   } else {
-    Unusable(key, "is nothing that is known");
+    Unusable(key, "is not a known value");
   }
 }
 

@@ -62,7 +62,8 @@ std::string_view Name(Dispatch dispatch) {
 }
 
 std::string_view Name(Precision precision) {
-  constexpr std::array<std::string_view, 5> kNames = {"fp32", "tf32", "bf16", "fp16", "fp8"};
+  constexpr std::array<std::string_view, kPrecisions.size()> kNames = {"fp32", "tf32", "bf16",
+                                                                       "fp16", "fp8"};
   return NameIn(kNames, precision);
 }
 

@@ -1,6 +1,7 @@
 // How one training step is laid out over ranks. Names follow Megatron-Core.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -30,6 +31,8 @@ std::string_view Name(Dispatch dispatch);
 
 /// What a step stores and multiplies in: precision.h.
 enum class Precision : uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8 };
+inline constexpr std::array kPrecisions = {Precision::kFp32, Precision::kTf32, Precision::kBf16,
+                                           Precision::kFp16, Precision::kFp8};
 /// "fp32", "tf32", "bf16", "fp16", "fp8".
 std::string_view Name(Precision precision);
 

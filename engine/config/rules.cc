@@ -52,11 +52,4 @@ void RequireLegalModel(const ModelConfig& model) {
   Require(ModelRules(), least);
 }
 
-std::string DescribeRules() {
-  std::string text;
-  for (const Rule& rule : LegalityRules())
-    text += fmt::format("{:<32}{}\n", rule.id, rule.description);
-  return text;
-}
-
 }  // namespace trimtab

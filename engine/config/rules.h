@@ -32,7 +32,4 @@ void RequireLegal(const RunConfig& run);
 /// Throws InfeasibleError likewise if `model` breaks a rule whatever the layout and the sequence.
 void RequireLegalModel(const ModelConfig& model);
 
-/// One line per rule, "id  description", for the command's help and the documentation.
-std::string DescribeRules();
-
 }  // namespace trimtab

@@ -79,10 +79,6 @@ EngineMetrics Batcher::metrics() const {
   return now;
 }
 
-double Batcher::longest_wait_s() const {
-  return waiting_.empty() ? 0 : clock_.Now() - waiting_.front()->arrived_s;
-}
-
 void Batcher::ReleaseBlocks(Sequence& sequence) {
   // The last ones first: what others are likelier to share stays longer.
   while (!sequence.blocks.empty()) {

@@ -75,9 +75,6 @@ class Batcher final : public SharingEngine {
   /// Takes the first `steps` of them as Step would with a runner that always brings `token`.
   void TakeQuietSteps(int64_t steps, int32_t token);
 
-  /// How long the request that came first of those that wait has waited, in seconds; 0 without.
-  double longest_wait_s() const;
-
  private:
   struct Sequence;
   using SequencePtr = std::unique_ptr<Sequence>;

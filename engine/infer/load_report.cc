@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/strict_json.h"
+#include "engine/config/text_values.h"
 
 namespace trimtab {
 namespace {
@@ -73,10 +74,9 @@ LatencySummary Summarise(std::vector<double> milliseconds) {
 
 LatencyLimits ParseLimits(const std::string& text) {
   LatencyLimits limits;
-  size_t begin = 0;
-  while (begin <= text.size() && !text.empty()) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view item = std::string_view(text).substr(begin, end - begin);
+  if (text.empty()) return limits;
+  for (const std::string& each : Split(text, ',')) {
+    const std::string_view item = each;
     const size_t less = item.find('<');
     const std::string_view name = item.substr(0, less);
     std::string_view value = less == std::string_view::npos ? "" : item.substr(less + 1);
@@ -93,7 +93,6 @@ LatencyLimits ParseLimits(const std::string& text) {
           "--limits: '{}'; expected ttft<TIME, tpot<TIME or e2e<TIME, as ttft<500ms", item));
     }
     *limit = number * unit;
-    begin = end + 1;
   }
   return limits;
 }

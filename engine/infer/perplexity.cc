@@ -34,7 +34,7 @@ double MeanTokenLoss(const ServingConfig& config, StepRunner& runner,
   for (size_t begin = 0; begin + 1 < tokens.size(); begin += length) {
     const auto run = tokens.subspan(begin, std::min(length, tokens.size() - begin));
     if (run.size() < 2) break;
-    // The last token has nothing to foresee.
+    // The last token has nothing to predict.
     const auto given = run.first(run.size() - 1);
     const std::vector<float> logits = runner.Run({{{.tokens = {given.begin(), given.end()},
                                                     .first_position = 0,

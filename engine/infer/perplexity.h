@@ -1,4 +1,4 @@
-// How well a model that serves foresees a text: what its weights and cache are stored in shows
+// How well a model that serves predicts a text: what its weights and cache are stored in shows
 // here.
 #pragma once
 

@@ -135,6 +135,13 @@ constexpr ScheduleRow kSchedules[] = {
 
 }  // namespace
 
+StageTimes MeanOfOthers(const StageTimes& all, const StageTimes& own, int64_t pp) {
+  TRIMTAB_ASSERT(pp > 1, "{} stage has no others", pp);
+  const auto others = static_cast<double>(pp - 1);
+  return {(all.forward - own.forward) / others, (all.backward_input - own.backward_input) / others,
+          (all.backward_weight - own.backward_weight) / others};
+}
+
 std::span<const ScheduleRow> Schedules() { return kSchedules; }
 
 const ScheduleRow& RowOf(Schedule schedule) {

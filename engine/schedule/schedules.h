@@ -31,6 +31,10 @@ struct StageTimes {
   }
 };
 
+/// What a micro batch takes on the other stages of `pp` > 1, on average: `all` on all of them
+/// together, `own` on this one.
+StageTimes MeanOfOthers(const StageTimes& all, const StageTimes& own, int64_t pp);
+
 /// A micro batch's way from its first pass on the first stage through all others and back, until it
 /// is done there.
 struct RoundTrip {

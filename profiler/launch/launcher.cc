@@ -71,8 +71,8 @@ std::unique_ptr<Launcher> MakeLauncher(const std::string& name,
   for (const LauncherKind& kind : LauncherKinds()) {
     if (name == kind.name) return kind.make(ParseLaunchOptions(name, kind.options, options));
   }
-  throw UsageError(
-      fmt::format("--launcher: \"{}\" is none{}", name, SuggestName(name, LauncherNames())));
+  throw UsageError(fmt::format("--launcher: unknown launcher \"{}\"{}", name,
+                               SuggestName(name, LauncherNames())));
 }
 
 std::string FindOnPath(const std::string& name, const std::string& package) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/base/error.h"
+#include "engine/config/text_values.h"
 
 namespace trimtab {
 namespace {
@@ -136,11 +137,8 @@ std::string Requirement::Relaxed(double value) const {
 
 std::vector<Requirement> ParseRequirements(const std::string& text) {
   std::vector<Requirement> requirements;
-  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    requirements.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  if (text.empty()) return requirements;
+  for (const std::string& each : Split(text, ',')) requirements.emplace_back(each);
   return requirements;
 }
 

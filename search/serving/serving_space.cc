@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
 #include "engine/base/units.h"
+#include "engine/config/text_values.h"
 #include "engine/infer/serving_json.h"
 #include "search/serving/serving_narrowing.h"
 
@@ -158,7 +159,11 @@ const std::vector<ServingDimension> kDimensions = {
 /// The dimensions from here on make the candidates of a branch: from the replicas on, or on cpu,
 /// where these share the machine's cores, behind them.
 size_t BranchDepth(const ServingProblem& problem) {
-  return problem.cluster.device == "cpu" ? 9 : 8;
+  const auto replicas = std::find_if(kDimensions.begin(), kDimensions.end(), [](const auto& each) {
+    return std::string_view(each.name) == "replicas";
+  });
+  const auto above = static_cast<size_t>(replicas - kDimensions.begin());
+  return problem.cluster.device == "cpu" ? above + 1 : above;
 }
 
 /// What all candidates have in common.
@@ -336,15 +341,14 @@ void RequireAcceptance(const ServingProblem& problem, const ServingConfig& confi
 
 ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std::string& text) {
   std::map<std::string, std::string> given;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
+  const std::vector<std::string> words =
+      text.empty() ? std::vector<std::string>() : Split(text, ',');
+  for (const std::string& word : words) {
     const size_t equals = std::min(word.find('='), word.size());
     if (!given.emplace(word.substr(0, equals), word.substr(std::min(equals + 1, word.size())))
              .second) {
       throw UsageError(fmt::format("--layout: {} is given twice", word.substr(0, equals)));
     }
-    begin = end + 1;
   }
   ServingCandidate candidate = Unbound(problem);
   candidate.config.weights = problem.weights.front();

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/strict_json.h"
+#include "search/study/another_problem.h"
 
 namespace trimtab {
 namespace {
@@ -54,7 +55,7 @@ void ServingStudy::Migrate() {
   const int64_t schema = database_.QueryInt("PRAGMA user_version");
   if (schema == kServingStudySchemaVersion) return;
   if (schema != kServingStudyWithoutReport) {
-    throw StorageError(fmt::format("{}: no study of a search for serving", path()));
+    throw StorageError(fmt::format("{}: not a study of a search for serving", path()));
   }
   database_.Transaction([&] {
     database_.Execute(kReportSchema);
@@ -67,9 +68,7 @@ void ServingStudy::CheckProblem(const nlohmann::json& problem) {
   if (!select.Step()) throw StorageError(fmt::format("{}: damaged: no problem in it", path()));
   const nlohmann::json stored = ParseJsonText(select.Text(0), path());
   if (stored == problem) return;
-  const nlohmann::json patch = nlohmann::json::diff(stored, problem);
-  throw InputError(fmt::format("{}: of another problem: {} is another now", path(),
-                               patch.at(0).at("path").get<std::string>().substr(1)));
+  ThrowAnotherProblem(path(), stored, problem);
 }
 
 std::optional<nlohmann::json> ServingStudy::FindMeasured(const std::string& key) {

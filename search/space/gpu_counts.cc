@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/config/text_values.h"
 
 namespace trimtab {
 namespace {
@@ -55,11 +56,7 @@ std::vector<int64_t> ParseGpuCounts(const std::string& text, const Cluster& clus
     for (int64_t count = first; count <= last; count *= 2) counts.insert(count);
     counts.insert(last);
   } else {
-    for (size_t begin = 0; begin <= all.size();) {
-      const size_t comma = std::min(all.find(',', begin), all.size());
-      counts.insert(ParseCount(all.substr(begin, comma - begin), text));
-      begin = comma + 1;
-    }
+    for (const std::string& each : Split(all, ',')) counts.insert(ParseCount(each, text));
   }
   for (const int64_t count : counts) {
     if (count > cluster.max_ranks) {

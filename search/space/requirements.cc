@@ -9,6 +9,7 @@
 #include "cost_model/goodput.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/config/text_values.h"
 #include "search/space/space.h"
 
 namespace trimtab {
@@ -95,11 +96,8 @@ std::string TrainingRequirement::id() const { return fmt::format("require-{}", N
 
 std::vector<TrainingRequirement> ParseTrainingRequirements(const std::string& text) {
   std::vector<TrainingRequirement> requirements;
-  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const size_t comma = std::min(text.find(',', begin), text.size());
-    requirements.push_back(Parse(text.substr(begin, comma - begin)));
-    begin = comma + 1;
-  }
+  if (text.empty()) return requirements;
+  for (const std::string& each : Split(text, ',')) requirements.push_back(Parse(each));
   return requirements;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "search/study/another_problem.h"
 #include "search/study/study_schema.h"
 
 namespace trimtab {
@@ -20,19 +21,6 @@ std::string Hash(const std::string& text) {
     hash *= 0x100000001b3ULL;
   }
   return fmt::format("{:016x}", hash);
-}
-
-/// Says where two problems differ: the first difference, and how many more there are.
-std::string Difference(const nlohmann::json& stored, const nlohmann::json& asked) {
-  const nlohmann::json patch = nlohmann::json::diff(stored, asked);
-  const nlohmann::json::json_pointer place(patch.at(0).at("path").get<std::string>());
-  const auto value = [&](const nlohmann::json& problem) {
-    return problem.contains(place) ? problem.at(place).dump() : std::string("nothing");
-  };
-  std::string text = fmt::format("{} is {} in the study and {} now", place.to_string().substr(1),
-                                 value(stored), value(asked));
-  if (patch.size() > 1) text += fmt::format(", and {} more", patch.size() - 1);
-  return text;
 }
 
 /// The problem of a study of schema 1, which searched one precision and fp32 optimizer state.
@@ -188,8 +176,7 @@ void Study::CheckProblem(const Problem& asked) const {
   if (query.Step() && query.Text(0) == Hash(asked_json.dump())) return;
   const nlohmann::json stored = problem();
   if (stored == asked_json) ThrowDamaged("the hash of its problem is wrong");
-  throw InputError(
-      fmt::format("{}: a study of another problem: {}", path_, Difference(stored, asked_json)));
+  ThrowAnotherProblem(path_, stored, asked_json);
 }
 
 void Study::NoteVersion(const std::string& component, const std::string& version) {

@@ -15,10 +15,9 @@
 
 namespace trimtab {
 
-/// Of candidates that differ in the plan of recomputation alone, of one family of plans, one is
-/// offered to a list: the best, and of those that are better than all before them by no more than
-/// this share of the score, none. What they recompute may be hidden but for the last digits of
-/// sums.
+/// Of candidates that differ in the plan of recomputation alone, of one family of plans, the best
+/// is offered to a list. A plan takes the place of one before it only where its score is better by
+/// more than this share: what both recompute may be hidden but for the last digits of sums.
 inline double PlanSlack(Objective objective) { return objective == Objective::kMemory ? 0 : 1e-6; }
 
 /// The candidates of a space, counted by what became of them:

@@ -80,12 +80,12 @@ TEST_F(Predictions, ValidateComparesPredictionsWithRuns) {
   ASSERT_EQ(result["runs"].size(), 2u);
   const double predicted = result["runs"][0]["predicted_step_time_s"];
   EXPECT_DOUBLE_EQ(result["runs"][0]["step_time_error"], predicted / 0.01 - 1);
-  EXPECT_EQ(result["step_time_error"]["runs"], 2);
-  EXPECT_EQ(result["peak_mem_error"]["runs"], 1);
+  EXPECT_EQ(result["step_time_error"]["rows"], 2);
+  EXPECT_EQ(result["peak_mem_error"]["rows"], 1);
 }
 
 // A sample of the runs that others published, of every source. Whole factors would show a mistake;
-// what held-out runs are off by stands in cost_model/README.md.
+// what held-out runs are off by stands in cost_model/validation/README.md.
 TEST_F(Predictions, PredictionsAgreeWithPublishedRuns) {
   const json result = JsonOf({"validate", "--runs", "testdata/published/runs.json", "-q"});
   const json& summary = result["summary"];

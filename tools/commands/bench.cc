@@ -9,6 +9,7 @@
 #include "engine/infer/random_weights.h"
 #include "tools/bench/load_generator.h"
 #include "tools/command.h"
+#include "tools/serve/api_key.h"
 #include "tools/serving_flags.h"
 #include "tools/serving_problem.h"
 #include "tools/signals.h"
@@ -17,8 +18,6 @@
 
 namespace trimtab {
 namespace {
-
-constexpr int64_t kMaxKeyBytes = 4096;
 
 /// Throws UsageError where the engine would refuse every request.
 void RequireOneThatFits(const std::vector<LoadRequest>& requests, const EngineLimits& limits) {
@@ -50,7 +49,7 @@ class BenchCommand : public Command {
     flags.Number(
         "--acceptance", acceptance_, 0, 1,
         "share of proposed tokens that are accepted, each given that those before it were, "
-        "whatever the model says: random weights foresee nothing");
+        "whatever the model says: random weights predict nothing");
     flags.Text("--out", out_, "also write the JSON to this file, atomically");
     flags.Integer("--vocab", load_.vocab_size, 1, int64_t{1} << 22,
                   "prompts are random token ids below this");
@@ -124,10 +123,7 @@ class BenchCommand : public Command {
     if (!local.empty()) {
       throw UsageError(fmt::format("{} contradicts --url: the server has its model", local));
     }
-    if (!key_file_.empty()) {
-      target_.api_key = ReadTextFile(key_file_, kMaxKeyBytes);
-      while (target_.api_key.ends_with('\n')) target_.api_key.pop_back();
-    }
+    if (!key_file_.empty()) target_.api_key = ReadApiKey(key_file_);
     return MakeHttpTarget(target_);
   }
 

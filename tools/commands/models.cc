@@ -9,8 +9,8 @@
 namespace trimtab {
 namespace {
 
-std::string Parameters(const ModelConfig& model) {
-  return ShortCount(static_cast<double>(model.parameter_count()), /*digits=*/3);
+std::string InShort(int64_t parameters) {
+  return ShortCount(static_cast<double>(parameters), /*digits=*/3);
 }
 
 /// What families are called, by what the names of their presets begin with.
@@ -85,6 +85,7 @@ class ModelsCommand : public Command {
       nlohmann::json model = ToJson(LoadModelConfig(name));
       const ModelConfig config = LoadModelConfig(name);
       model["parameters"] = config.parameter_count();
+      model["active_parameters"] = config.active_parameter_count();
       if (config.mtp_modules > 0) {
         model["mtp_parameters"] = config.mtp_modules * config.mtp_parameter_count();
       }
@@ -101,7 +102,8 @@ class ModelsCommand : public Command {
       const ModelConfig model = LoadModelConfig(name);
       const std::string family = FamilyOf(name);
       if (family != row_of) text += fmt::format("{}| {} | ", row_of.empty() ? "" : " |\n", family);
-      text += fmt::format("{}`{}` ({})", family == row_of ? ", " : "", name, Parameters(model));
+      text += fmt::format("{}`{}` ({})", family == row_of ? ", " : "", name,
+                          InShort(model.parameter_count()));
       row_of = family;
     }
     Print(text + " |\n");
@@ -110,6 +112,7 @@ class ModelsCommand : public Command {
   static void PrintTable(bool bold) {
     Table table({{"model"},
                  {"parameters", Align::kRight},
+                 {"active", Align::kRight},
                  {"layers", Align::kRight},
                  {"hidden", Align::kRight},
                  {"heads", Align::kRight},
@@ -119,10 +122,10 @@ class ModelsCommand : public Command {
                  {"positions", Align::kRight}});
     for (const std::string& name : ModelPresetNames()) {
       const ModelConfig model = LoadModelConfig(name);
-      table.AddRow({name, Parameters(model), fmt::format("{}", model.num_layers),
-                    fmt::format("{}", model.hidden_size), fmt::format("{}", model.num_heads),
-                    fmt::format("{}", model.num_kv_heads), fmt::format("{}", model.ffn_hidden_size),
-                    fmt::format("{}", model.vocab_size),
+      table.AddRow({name, InShort(model.parameter_count()), InShort(model.active_parameter_count()),
+                    fmt::format("{}", model.num_layers), fmt::format("{}", model.hidden_size),
+                    fmt::format("{}", model.num_heads), fmt::format("{}", model.num_kv_heads),
+                    fmt::format("{}", model.ffn_hidden_size), fmt::format("{}", model.vocab_size),
                     fmt::format("{}", model.max_sequence_length)});
     }
     Print(table.ToText(bold));

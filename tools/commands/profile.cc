@@ -48,7 +48,7 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
     rows.emplace_back("  " + tag, FormatBytes(bytes));
   }
   if (!measurement.stragglers.empty()) {
-    rows.emplace_back("not to be believed", InWords(measurement.stragglers));
+    rows.emplace_back("slow ranks", InWords(measurement.stragglers));
   }
   if (measurement.power) {
     const MeasuredPower& power = *measurement.power;

@@ -3,11 +3,11 @@
 #include <thread>
 
 #include "engine/base/error.h"
-#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/infer/engine.h"
 #include "tools/command.h"
 #include "tools/serve/address.h"
+#include "tools/serve/api_key.h"
 #include "tools/serve/http_server.h"
 #include "tools/serving_flags.h"
 #include "tools/signals.h"
@@ -16,7 +16,6 @@ namespace trimtab {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(50);
-constexpr int64_t kMaxKeyBytes = 4096;
 
 class ServeCommand : public Command {
  public:
@@ -43,7 +42,7 @@ class ServeCommand : public Command {
   }
 
   int Run(const OutputOptions& output) override {
-    if (!key_file_.empty()) options_.api_key = ReadKey();
+    if (!key_file_.empty()) options_.api_key = ReadApiKey(key_file_);
     options_.host = HostOf(options_.host);
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = serving_.OpenTokenizerOf(*weights);
@@ -72,14 +71,6 @@ class ServeCommand : public Command {
   }
 
  private:
-  std::string ReadKey() const {
-    std::string key = ReadTextFile(key_file_, kMaxKeyBytes);
-    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
-    if (key.empty()) throw InputError(fmt::format("{}: empty; expected a key", key_file_));
-    if (key.find_first_of("\r\n") == std::string::npos) return key;
-    throw InputError(fmt::format("{}: several lines; expected one, the key", key_file_));
-  }
-
   static int Wait(HttpServer& server) {
     while (!server.finished()) {
       if (RequestedStop() != StopLevel::kNone || !server.failure().empty()) server.Drain();

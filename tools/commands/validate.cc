@@ -8,13 +8,13 @@
 #include "cost_model/closed_form/closed_form.h"
 #include "cost_model/dry_run/dry_run.h"
 #include "cost_model/hardware/numerics.h"
+#include "cost_model/validation/accuracy.h"
 #include "cost_model/validation/fitted_files.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/config/strict_json.h"
-#include "profiler/stats.h"
 #include "search/page/page.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
@@ -72,38 +72,10 @@ std::vector<ValidatedRun> ReadRuns(const std::string& path) {
   return runs;
 }
 
-/// Of the absolute errors.
-struct ErrorFigures {
-  int64_t runs = 0;
-  double median = 0;
-  double mean = 0;
-  double max = 0;
-};
-
-ErrorFigures Summarize(std::vector<double> errors) {
-  ErrorFigures summary;
-  summary.runs = static_cast<int64_t>(errors.size());
-  if (errors.empty()) return summary;
-  for (double& error : errors) {
-    error = std::abs(error);
-    summary.mean += error / static_cast<double>(errors.size());
-    summary.max = std::max(summary.max, error);
-  }
-  summary.median = Median(errors);
-  return summary;
-}
-
-nlohmann::json ToJson(const ErrorFigures& summary) {
-  return {{"runs", summary.runs},
-          {"median", summary.median},
-          {"mean", summary.mean},
-          {"max", summary.max}};
-}
-
-std::string SummaryText(const char* what, const ErrorFigures& summary) {
-  if (summary.runs == 0) return "";
+std::string SummaryText(const char* what, const ErrorSummary& summary) {
+  if (summary.rows == 0) return "";
   return fmt::format("{} error over {}: median {:.1f} %, mean {:.1f} %, largest {:.1f} %\n", what,
-                     Counted(summary.runs, "run"), 100 * summary.median, 100 * summary.mean,
+                     Counted(summary.rows, "run"), 100 * summary.median, 100 * summary.mean,
                      100 * summary.max);
 }
 
@@ -129,7 +101,7 @@ class ValidateCommand : public Command {
         "with --fit, write the profiles and stacks with the fitted constants to this folder");
     cluster_flags_.Declare(flags);
     flags.Choice("--tier", tier_, {"auto", "closed-form", "dry-run"},
-                 "how to predict; auto: closed-form for published runs, dry-run for one's own");
+                 "how to predict; auto: closed-form for published runs, dry-run for your own");
   }
 
   int Run(const OutputOptions& output) override {
@@ -137,14 +109,16 @@ class ValidateCommand : public Command {
       throw UsageError(fmt::format("{} needs --fit", worths_ ? "--worths" : "--out"));
     }
     if (fit_ && tier_ == "dry-run") throw UsageError("--tier: --fit predicts by the closed form");
-    if (fit_ && !peers_.empty()) throw UsageError("--peers: --fit compares with nobody");
+    if (fit_ && !peers_.empty())
+      throw UsageError("--peers: contradicts --fit, which compares with nobody");
     if (!html_.empty()) {
       RequireNotInput(html_, runs_);
       RequireWritable(html_);
     }
     const nlohmann::json rows = ReadJsonFile(runs_);
     if (!peers_.empty() && !rows.is_array()) {
-      throw UsageError("--peers: compares runs that were published, not one's own");
+      throw UsageError(
+          fmt::format("--peers: needs published runs; those of {} are your own", runs_));
     }
     if (const std::string given = flags_->FirstGiven({"--cluster", "--profile"});
         rows.is_array() && !given.empty()) {
@@ -156,12 +130,12 @@ class ValidateCommand : public Command {
 
  private:
   int RunServing(const nlohmann::json& rows, const OutputOptions& output) const {
-    if (!html_.empty()) throw UsageError("--html: there is no page of published serving");
-    if (!peers_.empty())
-      throw UsageError("--peers: the runs are of serving, and these of training");
-    if (tier_ != "auto") throw UsageError("--tier: the runs are of serving, and this of training");
-    if (worths_) throw UsageError("--worths: the runs are of serving, and this is of training");
-    if (!out_.empty()) throw UsageError("--out: the runs are of serving, and this is of training");
+    const std::string given =
+        flags_->FirstGiven({"--html", "--peers", "--tier", "--worths", "--out"});
+    if (!given.empty()) {
+      throw UsageError(
+          fmt::format("{}: is for runs of training; those of {} are of serving", given, runs_));
+    }
     const ServingCases taken = TakeServing(ReadPublishedServing(rows, runs_));
     const bool bold = UseColor(output, STDOUT_FILENO);
     if (fit_) {
@@ -293,8 +267,8 @@ class ValidateCommand : public Command {
       time_errors.push_back(row.step_time_error());
       if (row.peak_mem_bytes > 0) memory_errors.push_back(row.peak_mem_error());
     }
-    const ErrorFigures time = Summarize(time_errors);
-    const ErrorFigures memory = Summarize(memory_errors);
+    const ErrorSummary time = SummarizeErrors(time_errors);
+    const ErrorSummary memory = SummarizeErrors(memory_errors);
     if (output.json) {
       PrintAll(runs, time, memory);
     } else {
@@ -304,8 +278,8 @@ class ValidateCommand : public Command {
     return 0;
   }
 
-  void PrintAll(const std::vector<ValidatedRun>& runs, const ErrorFigures& time,
-                const ErrorFigures& memory) const {
+  void PrintAll(const std::vector<ValidatedRun>& runs, const ErrorSummary& time,
+                const ErrorSummary& memory) const {
     nlohmann::json rows = nlohmann::json::array();
     for (const ValidatedRun& row : runs) {
       nlohmann::json json = {{"name", row.name},

@@ -28,8 +28,11 @@ std::string PlaceOf(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path)
-    : path_(PlaceOf(path)), temporary_(path_ + ".tmp"), file_(File::Create(temporary_, path_)) {}
+AtomicFile::AtomicFile(const std::string& path, Writers writers)
+    : path_(PlaceOf(path)),
+      temporary_(writers == Writers::kOne ? path_ + ".tmp"
+                                          : fmt::format("{}.{}.tmp", path_, ::getpid())),
+      file_(File::Create(temporary_, path_)) {}
 
 void RequireWritable(const std::string& path) { const AtomicFile removed_again(path); }
 

@@ -64,11 +64,17 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// Which processes may write a file at the same time.
+enum class Writers {
+  kOne,
+  kSeveral,  // each beside its place under a name of its own
+};
+
 /// A file that appears whole or not at all: written beside its place as PATH.tmp, and put there by
 /// Commit. Without Commit, or when it throws, PATH is as it was and PATH.tmp is gone.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::string& path);
+  explicit AtomicFile(const std::string& path, Writers writers = Writers::kOne);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -9,7 +9,6 @@
 namespace trimtab {
 
 /// Whether the functions below know the type: fp32, bf16, fp16 and both of fp8.
-constexpr bool IsFloat(DType dtype) { return IsPlainFloat(dtype) || IsFp8(dtype); }
 
 /// One span, on the calling thread: for kernels that go by blocks.
 void WidenSpan(DType dtype, int64_t n, const void* source, float* destination);

@@ -10,7 +10,6 @@
 namespace trimtab {
 
 inline constexpr float kLog2E = 1.44269504088896341f;
-inline constexpr float kLn2 = 0.69314718055994531f;
 
 /// Index in a tile of the first element of a chunk.
 template <int kHead>

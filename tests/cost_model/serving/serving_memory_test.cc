@@ -64,13 +64,19 @@ StepPlan FullStep(const ServingConfig& config) {
   return plan;
 }
 
+/// What serving `config`, which is resolved, takes of the fullest rank.
+ServingMemory Planned(const ServingConfig& config) {
+  ServingMemoryModel memory(config, DeviceKind::kCpu, /*threads=*/1, /*draft_threads=*/1);
+  return memory.Of(config.limits, config.cache_blocks);
+}
+
 class ServingMemoryTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ServingMemoryTest, IsWhatTheEngineTakesToTheByte) {
   const ServingConfig config = ResolveServing(ConfigOf(GetParam()));
   RankRunner runner(ReplicaOf(config), RandomWeights(config.model));
   runner.Run(FullStep(config));
-  const ServingMemory planned = MeasureServingMemory(config, DeviceKind::kCpu, /*threads=*/1);
+  const ServingMemory planned = Planned(config);
   EXPECT_EQ(planned.total(), runner.peak_mem_bytes());
 }
 
@@ -84,7 +90,7 @@ TEST(ServingMemory, CountsTheDraftToTheByte) {
   EXPECT_EQ(draft.layout.world_size(), 1);
   RankRunner runner(draft, RandomWeights(draft.model));
   runner.Run(FullStep(draft));
-  const ServingMemory planned = MeasureServingMemory(config, DeviceKind::kCpu, /*threads=*/1);
+  const ServingMemory planned = Planned(config);
   EXPECT_EQ(planned.draft, runner.peak_mem_bytes());
   ServingMemoryModel memory(config, DeviceKind::kCpu, /*threads=*/1, /*draft_threads=*/1);
   const int64_t limit = planned.total();
@@ -98,7 +104,7 @@ TEST(ServingMemory, HasRoomForLogitsOfEveryRow) {
   config.limits.tokens_per_step = 17;
   const auto step_bytes = [&](int64_t lookup) {
     config.lookup_tokens = lookup;
-    return MeasureServingMemory(ResolveServing(config), DeviceKind::kCpu, /*threads=*/1).step;
+    return Planned(ResolveServing(config)).step;
   };
   EXPECT_GT(step_bytes(2), step_bytes(0));
   EXPECT_GT(step_bytes(3), step_bytes(2));

@@ -103,14 +103,14 @@ TEST_F(PublishedRunFile, AValueThatNoRunCanHaveSkipsItsRowAlone) {
     EXPECT_EQ(read.runs.at(1).Incomplete(), "") << change;
     return read.runs.at(0).Incomplete();
   };
-  EXPECT_EQ(why({{"mbs", 1.5}}), "mbs: 1.5 is no whole number from 1 to 2147483648");
+  EXPECT_EQ(why({{"mbs", 1.5}}), "mbs: 1.5 is not a whole number from 1 to 2147483648");
   EXPECT_NE(why({{"gbs", 1e18}}).find("gbs"), std::string::npos);
   EXPECT_NE(why({{"model", {{"layers", -3}}}}).find("model.layers"), std::string::npos);
   EXPECT_NE(why({{"layout", {{"zero_stage", 4}}}}).find("layout.zero_stage"), std::string::npos);
   EXPECT_NE(why({{"measured", {{"mfu", 49.3}}}}).find("measured.mfu"), std::string::npos);
   EXPECT_NE(why({{"measured", {{"step_time_s", 1e-310}}}}).find("measured.step_time_s"),
             std::string::npos);
-  EXPECT_EQ(why({{"recompute", "some"}}), "recompute: \"some\" is nothing that is known");
+  EXPECT_EQ(why({{"recompute", "some"}}), "recompute: \"some\" is not a known value");
   EXPECT_NE(why({{"model", {{"ffn_kind", "kan"}}}}).find("ffn_kind"), std::string::npos);
   EXPECT_NE(why({{"year", "soon"}}).find("year"), std::string::npos);
 }

@@ -307,7 +307,6 @@ TEST(Rules, EveryRuleHasACaseAnIdAndADescription) {
     EXPECT_EQ(std::string(rule.id).find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"),
               std::string::npos);
     EXPECT_TRUE(std::string(rule.description).ends_with('.')) << rule.id;
-    EXPECT_NE(DescribeRules().find(rule.id), std::string::npos);
   }
   EXPECT_EQ(ids.size(), Breaches().size());
 }

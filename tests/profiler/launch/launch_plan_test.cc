@@ -192,7 +192,7 @@ TEST_P(RefusedOptions, AreNamed) {
 INSTANTIATE_TEST_SUITE_P(
     Launchers, RefusedOptions,
     ::testing::Values(
-        Refused{"slrm", {}, "--launcher: \"slrm\" is none; did you mean 'slurm'?"},
+        Refused{"slrm", {}, "--launcher: unknown launcher \"slrm\"; did you mean 'slurm'?"},
         Refused{
             "slurm",
             {"acount=me"},
