@@ -5,6 +5,18 @@
 #include "engine/config/run_config.h"
 
 namespace trimtab {
+namespace {
+
+/// Keys that model FLOPs count for a token: of the full square all T, though a causal layer sees
+/// half of them; through a window of W, likewise twice what it sees in the mean, 2 W - W^2 / T.
+double KeysCounted(int64_t window, int64_t sequence_length) {
+  const auto keys = static_cast<double>(sequence_length);
+  if (window == 0 || window >= sequence_length) return keys;
+  const auto seen = static_cast<double>(window);
+  return 2 * seen - seen * seen / keys;
+}
+
+}  // namespace
 
 std::string_view Name(Trust trust) {
   switch (trust) {
@@ -23,12 +35,16 @@ double ModelFlops(const RunConfig& run) {
   const int64_t weights = model.num_layers * model.attention_weights() +
                           model.active_mlp_weights() + model.end_weights();
   const int64_t tokens = run.global_batch * run.sequence_length;
-  // Scores and values: products of 2 * T * H * D and 2 * T * H * Dv per token forward, twice that
-  // backward.
-  const int64_t attention = 6 * model.num_layers * model.num_heads *
-                            (model.head_size() + model.value_size()) * run.sequence_length;
+  // Scores and values: for each key and token, products of 2 * H * D and 2 * H * Dv forward, twice
+  // that backward.
+  const auto each_key =
+      static_cast<double>(6 * model.num_heads * (model.head_size() + model.value_size()));
+  double keys = 0;  // of a token, in all layers
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    keys += KeysCounted(model.layer_kind(layer).sliding_window, run.sequence_length);
+  }
   // A step of a large cluster has more than 64 bits count.
-  return static_cast<double>(tokens) * static_cast<double>(6 * weights + attention);
+  return static_cast<double>(tokens) * (static_cast<double>(6 * weights) + each_key * keys);
 }
 
 double& Breakdown::exposed(GroupKind group) {
@@ -99,8 +115,8 @@ nlohmann::json ToJson(const Estimate& estimate) {
       {"model_tflops_per_gpu", estimate.model_tflops_per_gpu()},
       {"model_flops", estimate.model_flops},
       {"model_flops_convention",
-       "NVIDIA: 6 per matrix weight and token, full-square attention, no embedding look-up, no "
-       "recompute"},
+       "NVIDIA: 6 per matrix weight and token, full-square attention (twice what is seen through a "
+       "window), no embedding look-up, no recompute"},
       {"hardware_flops_per_rank", estimate.hardware_flops},
       {"ops_per_rank", estimate.op_count},
       {"peak_mem_bytes", memory.peak_total},
@@ -109,6 +125,7 @@ nlohmann::json ToJson(const Estimate& estimate) {
         {"gradients", memory.gradients},
         {"optimizer", memory.optimizer},
         {"activations", memory.activations},
+        {"other", memory.other()},
         {"peak_total", memory.peak_total}}},
       {"breakdown_s", breakdown},
       {"messages", messages}};

@@ -1,6 +1,7 @@
 // Estimate: what a prediction of one training step says, whichever tier made it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -92,6 +93,9 @@ struct MemoryEstimate {
   int64_t peak_total = 0;   // peak of everything together, within a step
 
   int64_t persistent() const { return weights + gradients + optimizer; }
+  /// Of the peak, at least: gathered weights, gradients on their way, buffers, and what the
+  /// software keeps besides.
+  int64_t other() const { return std::max<int64_t>(0, peak_total - persistent() - activations); }
   bool operator==(const MemoryEstimate&) const = default;
 };
 
@@ -110,7 +114,8 @@ struct Estimate {
   MemoryEstimate memory;       // of the fullest rank
 
   /// Of the whole step, all ranks, by NVIDIA's convention: 6 per matrix weight and token, attention
-  /// counted as the full square, no embedding look-up, no recompute.
+  /// counted as the full square (of a layer with a window, as twice what its queries see), no
+  /// embedding look-up, no recompute.
   double model_flops = 0;
   int64_t tokens = 0;  // of the whole step
   int64_t ranks = 1;

@@ -43,8 +43,10 @@ double ParseCount(const std::string& text, const std::string& flag) {
   const bool is_number = ParseNumber(text.substr(0, text.size() - (scaled ? 1 : 0)), count);
   if (scaled) count *= std::pow(1e3, static_cast<double>(scale) + 1);
   if (!is_number || !(count >= 1) || count > 1e18) {
-    throw UsageError(
-        fmt::format("{}: '{}' is not a count; expected a number, such as 7B or 15T", flag, text));
+    throw UsageError(fmt::format(
+        "{}: '{}' is not a count; expected a number from 1 to 1e18, or one with K, M, B "
+        "or T behind it, such as 7B",
+        flag, text));
   }
   return count;
 }

@@ -62,15 +62,18 @@ Figures FiguresOf(const Runs& runs) {
 
 nlohmann::json ToJson(const Figures& figures) {
   const RankSummary& ranking = figures.ranking;
+  const auto known = [](int64_t of, double value) {
+    return of > 0 ? nlohmann::json(value) : nlohmann::json(nullptr);
+  };
   return {{"step_time_error", ToJson(figures.step_time)},
           {"memory_error", ToJson(figures.memory)},
-          {"kendall", ranking.kendall},
+          {"kendall", known(ranking.pairs, ranking.kendall)},
           {"kendall_pairs", ranking.pairs},
-          {"kendall_distinct", ranking.kendall_distinct},
-          {"spearman", ranking.spearman},
-          {"top1_regret", ranking.top1_regret},
-          {"worst_regret", ranking.worst_regret},
-          {"interval_coverage", figures.coverage}};
+          {"kendall_distinct", known(ranking.distinct_pairs, ranking.kendall_distinct)},
+          {"spearman", known(ranking.groups, ranking.spearman)},
+          {"top1_regret", known(ranking.pairs, ranking.top1_regret)},
+          {"worst_regret", known(ranking.pairs, ranking.worst_regret)},
+          {"interval_coverage", known(figures.step_time.rows, figures.coverage)}};
 }
 
 std::map<std::string, std::vector<PredictedRun>> BySource(std::span<const PredictedRun> runs) {

@@ -228,9 +228,13 @@ std::string RecommendationText(const SearchResult& result) {
   text += recommendation.binds.text + "\n";
   if (recommendation.alternative) {
     const RankingRow::Worse& cost = recommendation.alternative_cost;
-    text += fmt::format("next best: {}, {:.1f} % {} ({:.1f} to {:.1f} %)\n",
-                        KeyOf(result, *recommendation.alternative), 100 * cost.by,
-                        WorseInWords(result.rules.objective), 100 * cost.low, 100 * cost.high);
+    // Predictions alone say nothing about how sure their difference is.
+    const std::string sure =
+        cost.low < cost.high ? fmt::format(" ({:.1f} to {:.1f} %)", 100 * cost.low, 100 * cost.high)
+                             : "";
+    text +=
+        fmt::format("next best: {}, {:.1f} % {}{}\n", KeyOf(result, *recommendation.alternative),
+                    100 * cost.by, WorseInWords(result.rules.objective), sure);
   }
   if (recommendation.plain && *recommendation.plain != recommendation.row) {
     const RankingRow& plain = result.ranking[*recommendation.plain];

@@ -29,8 +29,7 @@ StageTimes AllTimes(const std::vector<StageCosts>& stages) {
 double IdleSeconds(const RunConfig& run, const StageTimes& all, const StageCosts& stage) {
   if (run.layout.pp == 1) return 0;
   const StageTimes others = MeanOfOthers(all, stage.times, run.layout.pp);
-  // Weights' parts that take longer than the others leave no gap to fill.
-  return std::max(0.0, RowOf(run.layout.schedule).idle_time(ShapeOf(run), others));
+  return RowOf(run.layout.schedule).idle_time(ShapeOf(run), others);
 }
 
 /// See stage_waits.h.

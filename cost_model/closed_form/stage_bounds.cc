@@ -82,12 +82,12 @@ double StageSums::Slowest(Schedule schedule, bool longer_weights) const {
   for (const Stage& stage : stages_) {
     // Each stage waits for the others.
     const StageTimes mean = MeanOfOthers(all, stage.later, shape_.pp);
-    stages_s.push_back(Seconds(stage) + std::max(0.0, idle_time(shape_, mean)) +
-                       RoundTrips(schedule, all, stage));
+    stages_s.push_back(Seconds(stage) + idle_time(shape_, mean) + RoundTrips(schedule, all, stage));
   }
   const double slowest_s = *std::max_element(stages_s.begin(), stages_s.end());
-  // What a second more of the others' weights' parts, in the mean, fills of a stage's idle time.
-  const double fills = -idle_time(shape_, {0, 0, 1});
+  // What a second more of the others' weights' parts, in the mean, fills of a stage's idle time at
+  // most: as much as while they are the shortest.
+  const double fills = idle_time(shape_, {1, 1, 0}) - idle_time(shape_, {1, 1, 1});
   if (!longer_weights || fills <= 0) return slowest_s;
   // It makes the others, in the mean, slower by the second itself for each micro batch, but for
   // what it fills of their own idle time and what the last micro batch hides of the step's end. So

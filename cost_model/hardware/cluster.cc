@@ -22,12 +22,6 @@ constexpr int64_t kRanksPerCore = 2;  // of in-process ranks; beyond that they o
 constexpr int64_t kMostNodes = 1 << 16;
 constexpr int64_t kMostGpusPerNode = 1024;
 
-std::string Joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 /// Short names of the built-in GPUs: the first alias of each.
 std::vector<std::string> KindNames() {
   std::vector<std::string> names;
@@ -116,7 +110,7 @@ Cluster ClusterFromFile(const std::string& path) {
   object.Integer("nodes", nodes, 1, kMostNodes);
   object.Integer("gpus_per_node", gpus_per_node, 1, kMostGpusPerNode, Need::kRequired);
   const HardwareProfile* profile = GpuOf(kind);
-  if (profile == nullptr) object.Refuse("kind", "one of " + Joined(KindNames()));
+  if (profile == nullptr) object.Choice("kind", kind, KindNames());
   Cluster cluster = GpuCluster(name, nodes, gpus_per_node, *profile);
   object.Number("price_per_gpu_hour", cluster.price_per_gpu_hour, 0, 1e6);
   object.Number("power_per_gpu_w", cluster.power_per_gpu_w, 0, 1e6);

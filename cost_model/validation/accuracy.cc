@@ -72,11 +72,14 @@ ErrorSummary SummarizeErrors(std::vector<double> errors) {
 }
 
 nlohmann::json ToJson(const ErrorSummary& errors) {
+  const auto known = [&](double error) {
+    return errors.rows > 0 ? nlohmann::json(error) : nlohmann::json(nullptr);
+  };
   return {{"rows", errors.rows},
-          {"median", errors.median},
-          {"p90", errors.p90},
-          {"mean", errors.mean},
-          {"max", errors.max}};
+          {"median", known(errors.median)},
+          {"p90", known(errors.p90)},
+          {"mean", known(errors.mean)},
+          {"max", known(errors.max)}};
 }
 
 RankSummary SummarizeRanking(std::span<const RankedRow> rows) {

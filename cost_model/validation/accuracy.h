@@ -19,6 +19,7 @@ struct ErrorSummary {
 };
 /// `errors`: predicted / measured - 1.
 ErrorSummary SummarizeErrors(std::vector<double> errors);
+/// Errors are null where there are no rows.
 nlohmann::json ToJson(const ErrorSummary& errors);
 
 /// One run, predicted and measured. Seconds per token and GPU: less is better.

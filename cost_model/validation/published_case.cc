@@ -185,7 +185,7 @@ void ReadPrecision(const Reading& reading) {
     layout.precision = Precision::kBf16;
     if (row.precision == "fp16") TakeFp16ForBf16(reading);
   } else {
-    reading.Refuse("precision " + row.precision);
+    reading.Refuse(fmt::format("precision \"{}\" is not a known value", row.precision));
   }
   const std::string type = PlainName(row.gradient_type);
   bool fp32 = type.starts_with("fp32") || type.starts_with("float32");
@@ -288,6 +288,7 @@ void ReadCluster(const Reading& reading) {
 PublishedCase CaseOf(const PublishedRun& published) {
   PublishedCase result;
   const Reading reading = {published, result};
+  result.assumptions = published.assumed;
   result.refusal = published.Incomplete();
   if (!result.refusal.empty()) return result;
   ReadCluster(reading);

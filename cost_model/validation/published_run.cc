@@ -50,6 +50,8 @@ void ReadModel(const nlohmann::json& json, const std::string& where, PublishedMo
   object.Integer("vocab", model.vocab, 1, kLargestSize);
   object.Integer("seq", model.sequence, 1, kLongestSequence);
   object.Boolean("tied_embeddings", model.tied_embeddings);
+  if (!object.Tells("tied_embeddings"))
+    findings.assumed.emplace_back("embeddings that are not tied");
   object.Integer("experts", model.experts, 0, 1 << 16);
   object.Integer("topk", model.topk, 0, 1 << 16);
   object.Integer("moe_ffn", model.moe_ffn, 0, kLargestSize);
@@ -62,6 +64,9 @@ void ReadModel(const nlohmann::json& json, const std::string& where, PublishedMo
   object.Integer("qk_rope_head_dim", model.qk_rope_head_dim, 0, kLargestSize);
   object.Integer("v_head_dim", model.v_head_dim, 0, kLargestSize);
   object.Number("capacity_factor", model.capacity_factor, kLargestRate);
+  if (!object.Tells("kv_heads") && model.kv_lora_rank == 0) {
+    findings.assumed.emplace_back("as many kv_heads as heads");
+  }
   object.ForPeople({"n_params", "vocab_note", "dims_note"});
   object.Finish();
 }
@@ -72,6 +77,9 @@ void ReadHardware(const nlohmann::json& json, const std::string& where, Publishe
   object.Text("gpu", hardware.gpu);
   object.Integer("gpus", hardware.gpus, 1, kMostGpus);
   object.Integer("gpus_per_node", hardware.gpus_per_node, 1, kMostGpus);
+  if (!object.Tells("gpus_per_node")) {
+    findings.assumed.push_back(fmt::format("{} GPUs a node", hardware.gpus_per_node));
+  }
   object.Integer("nvlink_domain", hardware.nvlink_domain, 0, kMostGpus);
   object.Number("inter_gbit_s_per_gpu", hardware.network_gbit_per_s, kLargestRate);
   double memory_gb = 0;
@@ -174,7 +182,7 @@ void ReadTraining(RowObject& row, PublishedRun& run) {
 PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
                      std::set<std::string>& unknown) {
   PublishedRun run;
-  RowFindings findings = {unknown, run.unusable};
+  RowFindings findings = {unknown, run.unusable, run.assumed};
   RowObject row(json, where, "", findings);
   row.Text("id", run.id, Need::kRequired);
   row.Text("family", run.family);

@@ -109,6 +109,7 @@ struct PublishedRun {
   bool experts_overlapped = false;  // tokens travel beside another micro batch's passes
   PublishedMeasurement measured;
   std::vector<std::string> unusable{};  // values that no run can have, or that nobody knows
+  std::vector<std::string> assumed{};   // in the place of null fields
   std::vector<std::string> missing{};   // null fields that a simulation needs
   std::vector<std::string> blockers{};  // what keeps the row out of a plain simulation
   std::string notes{};

@@ -18,6 +18,7 @@ namespace trimtab {
 struct RowFindings {
   std::set<std::string>& unknown_fields;  // "layout.foo", of all rows
   std::vector<std::string>& unusable;     // values that cannot be simulated, of this row
+  std::vector<std::string>& assumed;      // in the place of what this row does not tell
 };
 
 /// A null value is as good as none, and leaves its target alone. A wrong type is refused

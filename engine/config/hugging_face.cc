@@ -8,6 +8,7 @@
 #include "engine/config/hugging_face_keys.h"
 #include "engine/config/model_families.h"
 #include "engine/config/model_limits.h"
+#include "engine/config/rules.h"
 
 namespace trimtab {
 namespace {
@@ -388,6 +389,7 @@ ModelConfig ModelConfigFromHuggingFace(const nlohmann::json& json, const std::st
   file.RequireSizes(model);
   file.LayerTypes(model);
   Simplify(model);
+  RequireConsistent(model, where);
   return model;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/config/model_config.h"
 #include "engine/config/model_limits.h"
+#include "engine/config/rules.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -188,6 +189,7 @@ ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& w
     model.moe = MoeConfigFromJson(*moe, object.Where("moe"));
   }
   object.Finish();
+  RequireConsistent(model, where);
   return model;
 }
 

@@ -20,6 +20,9 @@ constexpr Rule kModelRules[] = {
        return NotDivisible("num_heads", run.model.num_heads, "num_kv_heads",
                            run.model.num_kv_heads);
      }},
+    {"latent-attention-consistent", "What the model says of its latent attention fits together.",
+     [](const RunConfig& run) { return LatentFault(run.model).empty(); },
+     [](const RunConfig& run) { return "latent_attention: " + LatentFault(run.model); }},
     {"head-size-even-with-rope", "Rotary positions turn a head's elements in pairs, at least one.",
      [](const RunConfig& run) {
        const int64_t size = run.model.rotary_size();
@@ -40,9 +43,6 @@ constexpr Rule kModelRules[] = {
        const std::string only = fmt::format("at most {}", kMaxRotarySize);
        return Unsupported("the rotary size of a head", run.model.rotary_size(), only.c_str());
      }},
-    {"latent-attention-consistent", "What the model says of its latent attention fits together.",
-     [](const RunConfig& run) { return LatentFault(run.model).empty(); },
-     [](const RunConfig& run) { return "latent_attention: " + LatentFault(run.model); }},
     {"moe-consistent", "What the model says of its experts fits together.",
      [](const RunConfig& run) { return FaultOf(run.model.moe).empty(); },
      [](const RunConfig& run) { return FaultOf(run.model.moe); }},

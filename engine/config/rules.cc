@@ -23,6 +23,14 @@ void Require(std::span<const Rule> rules, const RunConfig& run) {
   throw InfeasibleError(fmt::format("{}: {}", broken->id, broken->message(run)));
 }
 
+/// What any run of the model asks of it.
+RunConfig LeastOf(const ModelConfig& model) {
+  RunConfig least;
+  least.model = model;
+  least.global_batch = least.sequence_length = 1;
+  return least;
+}
+
 }  // namespace
 
 std::span<const Rule> LegalityRules() {
@@ -44,10 +52,16 @@ bool IsUnsupported(const Rule& rule) { return std::string_view(rule.id).ends_wit
 
 void RequireLegal(const RunConfig& run) { Require(LegalityRules(), run); }
 
+void RequireConsistent(const ModelConfig& model, const std::string& where) {
+  const RunConfig least = LeastOf(model);
+  for (const Rule& rule : ModelRules()) {
+    if (IsUnsupported(rule) || rule.holds(least)) continue;
+    throw InputError(fmt::format("{}: {}: {}", where, rule.id, rule.message(least)));
+  }
+}
+
 void RequireLegalModel(const ModelConfig& model) {
-  RunConfig least;
-  least.model = model;
-  least.global_batch = least.sequence_length = 1;
+  const RunConfig least = LeastOf(model);
   Require(RunRules(), least);
   Require(ModelRules(), least);
 }

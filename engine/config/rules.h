@@ -29,6 +29,10 @@ bool IsUnsupported(const Rule& rule);
 /// Throws InfeasibleError "rule-id: message" if `run` breaks a rule.
 void RequireLegal(const RunConfig& run);
 
+/// Throws InputError at `where` for a model whose numbers contradict each other, whatever the
+/// engine supports, and whatever the layout and the sequence are.
+void RequireConsistent(const ModelConfig& model, const std::string& where);
+
 /// Throws InfeasibleError likewise if `model` breaks a rule whatever the layout and the sequence.
 void RequireLegalModel(const ModelConfig& model);
 

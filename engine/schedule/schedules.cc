@@ -94,12 +94,14 @@ double FillAndDrain(const PipelineShape& shape, const StageTimes& times) {
   return StagesAhead(shape) * times.total() / static_cast<double>(shape.vp);
 }
 
-/// arXiv:2401.10241, table 2. With fewer micro batches than stages, weight parts are missing that
-/// would fill the gaps.
+/// arXiv:2401.10241, table 2, where weight parts are the shortest. No gap is filled by more than
+/// the shortest of the three: the last stage begins after the forward passes of the others, and the
+/// first one waits for their input parts with no weight part to do. With fewer micro batches than
+/// stages, weight parts are missing that would fill the gaps.
 double ZeroBubbleIdle(const PipelineShape& shape, const StageTimes& times) {
-  const auto missing = static_cast<double>(std::max<int64_t>(shape.pp - shape.micro_batches, 0));
-  return StagesAhead(shape) * (times.forward + times.backward_input - times.backward_weight) +
-         missing * times.backward_weight;
+  const auto filled = static_cast<double>(std::min(shape.pp, shape.micro_batches) - 1);
+  const double fills = std::min({times.forward, times.backward_input, times.backward_weight});
+  return StagesAhead(shape) * (times.forward + times.backward_input) - filled * fills;
 }
 
 RoundTrip ThereAndBack(const StageTimes& all, const StageTimes& /*first_stage*/) {

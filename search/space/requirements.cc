@@ -68,7 +68,7 @@ TrainingRequirement Parse(const std::string& text) {
   }
   throw UsageError(fmt::format(
       "--require: '{}'; expected headroom>=8GiB (free memory of each rank), gpus<=512, nodes<=64, "
-      "days<=30 or price<=2M",
+      "days<=30 or price<=2M (a number, or one with K, M or B behind it)",
       text));
 }
 

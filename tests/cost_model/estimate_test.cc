@@ -38,6 +38,23 @@ TEST(ModelFlops, HoldsAStepOfALargeCluster) {
   EXPECT_NEAR(ModelFlops(run), expected, 1e-3 * expected);
 }
 
+// What a window hides is no work: every other layer of 16 sees 1,024 of 8,192 keys.
+TEST(ModelFlops, CountWhatAWindowShows) {
+  RunConfig run;
+  run.model = LoadModelConfig("llama3.2-1b");
+  run.global_batch = 1;
+  run.sequence_length = 8192;
+  const double whole = ModelFlops(run);
+  run.model.sliding_window = 8192;
+  EXPECT_EQ(ModelFlops(run), whole) << "a window as long as the sequence";
+  run.model.sliding_window = 1024;
+  run.model.full_attention_period = 2;
+  const double attention = 8192 * 12.0 * 16 * 2048 * 8192;
+  const double share = (2 * 1024 - 1024.0 * 1024 / 8192) / 8192;
+  const double expected = whole - attention / 2 * (1 - share);
+  EXPECT_NEAR(ModelFlops(run), expected, 1e-9 * expected);
+}
+
 // Of the experts, those that a token goes to: Mixtral 8x7B has 12.88e9 weights for each token, of
 // which the look-up of the token is no product.
 TEST(ModelFlops, CountActiveExperts) {

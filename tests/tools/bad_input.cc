@@ -30,6 +30,8 @@ void MakeFiles(const std::string& folder) {
   write("huge.json", "");
   std::filesystem::resize_file(folder + "/huge.json", uintmax_t{1} << 30);
   write("runs.json", R"({"schema_version": 1, "runs": []})");
+  write("uneven.json", R"({"vocab_size": 9, "hidden_size": 40, "num_layers": 1, "num_heads": 40,
+                           "num_kv_heads": 7, "max_sequence_length": 8})");
   write("noise.db", std::string(5000, 'x'));
   write("text.txt", "hello");
   write("bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n");

@@ -200,7 +200,13 @@ INSTANTIATE_TEST_SUITE_P(
                  {"data", "build", "--input", "@text.txt", "--tokenizer", "@tokenizer.model",
                   "--out", "@o"},
                  3,
-                 "tokenizer.model: not a SentencePiece model"}),
+                 "tokenizer.model: not a SentencePiece model"},
+        BadInput{"ModelThatContradictsItself",
+                 {"estimate", "--model", "@uneven.json", "--cluster", "8xh100", "--gbs", "8",
+                  "--seq", "8", "--layout", "tp=1"},
+                 3,
+                 "uneven.json: $: heads-divisible-by-kv-heads: num_heads 40 is not divisible by "
+                 "num_kv_heads 7"}),
     [](const auto& param) { return param.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(

@@ -52,7 +52,8 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
                {"  weights", FormatBytes(memory.weights)},
                {"  gradients", FormatBytes(memory.gradients)},
                {"  optimizer", FormatBytes(memory.optimizer)},
-               {"  activations", FormatBytes(memory.activations)}});
+               {"  activations", FormatBytes(memory.activations)},
+               {"  other", FormatBytes(memory.other())}});
   return KeyValueText(rows);
 }
 

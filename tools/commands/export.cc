@@ -15,6 +15,8 @@
 namespace trimtab {
 namespace {
 
+constexpr char kConnections[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+
 class ExportCommand : public Command {
  public:
   std::string name() const override { return "export"; }
@@ -59,7 +61,10 @@ class ExportCommand : public Command {
     AtomicFile file(out_);
     file.Append(ToText(options));
     file.Commit();
+    const int64_t connections = MegatronConnections(run.layout);
     if (output.json) {
+      nlohmann::json environment = nlohmann::json::object();
+      if (connections > 0) environment[kConnections] = fmt::format("{}", connections);
       nlohmann::json list = nlohmann::json::array();
       for (const MegatronOption& option : options) {
         list.push_back(option.name);
@@ -68,11 +73,15 @@ class ExportCommand : public Command {
       PrintJson({{"schema_version", 1},
                  {"out", out_},
                  {"ranks", run.layout.world_size()},
+                 {"environment", std::move(environment)},
                  {"options", std::move(list)}});
     } else {
+      const std::string environment =
+          connections > 0 ? fmt::format("{}={} ", kConnections, connections) : "";
       Print(fmt::format(
-          "{}: {} for {}\nNext: xargs -a {} torchrun ... pretrain_gpt.py --data-path ...\n", out_,
-          Counted(std::ssize(options), "option"), Counted(run.layout.world_size(), "rank"), out_));
+          "{}: {} for {}\nNext: {}xargs -a {} torchrun ... pretrain_gpt.py --data-path ...\n", out_,
+          Counted(std::ssize(options), "option"), Counted(run.layout.world_size(), "rank"),
+          environment, out_));
     }
     return 0;
   }

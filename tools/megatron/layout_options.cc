@@ -50,6 +50,7 @@ void AddSharding(const ParallelConfig& layout, MegatronOptions& options) {
     options.Add("--use-megatron-fsdp");
     options.Add("--data-parallel-sharding-strategy",
                 layout.zero == 2 ? "optim_grads" : "optim_grads_params");
+    options.Add("--ckpt-format", "fsdp_dtensor");  // it knows no other, and asks even without one
   }
   const int64_t replicas = layout.shard > 0 ? layout.dp * layout.cp / layout.shard : 1;
   if (replicas > 1) options.Add("--num-distributed-optimizer-instances", replicas);
@@ -128,6 +129,12 @@ void AddMegatronLayout(const RunConfig& run, MegatronOptions& options) {
   AddSharding(layout, options);
   AddRecompute(run, options);
   AddPrecision(run, options);
+}
+
+int64_t MegatronConnections(const ParallelConfig& layout) {
+  constexpr int64_t kSeveral = 8;
+  if (layout.zero >= 2) return kSeveral;
+  return layout.tp * layout.cp > 1 ? 1 : 0;
 }
 
 }  // namespace trimtab

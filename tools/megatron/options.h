@@ -42,6 +42,11 @@ class MegatronOptions {
 /// UsageError naming what of the run Megatron-LM has no option for: nothing is left out in silence.
 std::vector<MegatronOption> ToMegatron(const RunConfig& run);
 
+/// The value of CUDA_DEVICE_MAX_CONNECTIONS that Megatron-LM asks for; 0 if it does not matter.
+/// Tensor- and context-parallel messages keep their place among ops only with one connection;
+/// sharded weights and gradients need several to run beside them.
+int64_t MegatronConnections(const ParallelConfig& layout);
+
 /// Of the model, and of the layout with its precision: the parts of ToMegatron.
 void AddMegatronModel(const RunConfig& run, MegatronOptions& options);
 void AddMegatronExperts(const RunConfig& run, MegatronOptions& options);

@@ -26,8 +26,7 @@ double CarriedOut(Schedule schedule, const PipelineShape& shape, const StageTime
 double WithoutRoundTrips(Schedule schedule, const PipelineShape& shape, const StageTimes& times,
                          double message_s) {
   return static_cast<double>(shape.micro_batches) * times.total() +
-         std::max(0.0, RowOf(schedule).idle_time(shape, times)) +
-         ExposedBetweenStages(shape, times, message_s);
+         RowOf(schedule).idle_time(shape, times) + ExposedBetweenStages(shape, times, message_s);
 }
 
 double RoundTrips(Schedule schedule, const PipelineShape& shape, const StageTimes& times,

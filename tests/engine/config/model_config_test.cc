@@ -211,6 +211,7 @@ TEST(ModelConfig, JsonRoundTripsForEveryPreset) {
   }
 }
 
+// Latent attention goes with few of these: presets have it, and they too are read back.
 TEST(ModelConfig, JsonRoundTripsForEveryField) {
   ModelConfig model = LoadModelConfig("llama-tiny");
   model.activation = ActivationKind::kGeGluErf;
@@ -234,11 +235,6 @@ TEST(ModelConfig, JsonRoundTripsForEveryField) {
   model.qkv_clip = 8;
   model.attention_sinks = true;
   model.mtp_modules = 2;
-  model.latent = {.q_lora_rank = 3,
-                  .kv_lora_rank = 4,
-                  .qk_nope_head_dim = 5,
-                  .qk_rope_head_dim = 6,
-                  .v_head_dim = 7};
   model.position_offset = 2;
   model.rotary_fraction = 0.25;
   model.rotary_interleaved = true;
@@ -256,7 +252,21 @@ TEST(ModelConfig, JsonRoundTripsForEveryField) {
   const nlohmann::json json = ToJson(model);
   EXPECT_EQ(ModelConfigFromJson(nlohmann::json::parse(json.dump()), "f: $"), model);
   // Each is written because it differs from the default, and no other key is.
-  EXPECT_EQ(json.size(), ToJson(ModelConfig{}).size() + 26);
+  EXPECT_EQ(json.size(), ToJson(ModelConfig{}).size() + 25);
+}
+
+// What a file says may contradict itself: that is the file's fault, and no layout's.
+TEST(ModelConfig, AFileThatContradictsItselfIsRefusedWithItsPlace) {
+  nlohmann::json json = ToJson(LoadModelConfig("llama-tiny"));
+  json["num_kv_heads"] = 3;
+  EXPECT_EQ(
+      ErrorText<InputError>([&json] { ModelConfigFromJson(json, "m.json: $"); }),
+      "m.json: $: heads-divisible-by-kv-heads: num_heads 4 is not divisible by num_kv_heads 3");
+  json = ToJson(LoadModelConfig("deepseek-v3"));
+  json["latent_attention"]["qk_rope_head_dim"] = 31;
+  EXPECT_EQ(ErrorText<InputError>([&json] { ModelConfigFromJson(json, "m.json: $"); }),
+            "m.json: $: latent-attention-consistent: latent_attention: qk_rope_head_dim is 31, "
+            "expected an even number of at least 2");
 }
 
 TEST(ModelConfig, LayersWithAndWithoutAWindow) {

@@ -119,9 +119,17 @@ TEST(ToMegatron, AsksForExperts) {
        {"--num-experts 8", "--moe-router-topk 2", "--moe-layer-freq '[1]*32'",
         "--moe-ffn-hidden-size 14336", "--moe-grouped-gemm", "--expert-model-parallel-size 8",
         "--expert-tensor-parallel-size 1", "--moe-token-dispatcher-type alltoall",
-        "--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads_params"}) {
+        "--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads_params",
+        "--ckpt-format fsdp_dtensor"}) {
     ExpectHas(text, option);
   }
+}
+
+TEST(MegatronConnections, AreOneWhereMessagesKeepTheirPlaceAndSeveralWhereShardsMove) {
+  EXPECT_EQ(MegatronConnections(ParseLayout("zero=1,precision=bf16", 8)), 0);
+  EXPECT_EQ(MegatronConnections(ParseLayout("tp=2,zero=1,precision=bf16", 8)), 1);
+  EXPECT_EQ(MegatronConnections(ParseLayout("cp=2,zero=0,precision=bf16", 8)), 1);
+  EXPECT_GT(MegatronConnections(ParseLayout("tp=2,zero=3,precision=bf16", 8)), 1);
 }
 
 TEST(ToMegatron, SaysWhichLayersHaveExperts) {
