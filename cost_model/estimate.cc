@@ -39,9 +39,13 @@ double ModelFlops(const RunConfig& run) {
   // that backward.
   const auto each_key =
       static_cast<double>(6 * model.num_heads * (model.head_size() + model.value_size()));
-  double keys = 0;  // of a token, in all layers
-  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-    keys += KeysCounted(model.layer_kind(layer).sliding_window, run.sequence_length);
+  // Of a token, in all layers. Searches ask for millions of runs, most of them without a window.
+  double keys = static_cast<double>(model.num_layers * run.sequence_length);
+  if (model.sliding_window > 0) {
+    keys = 0;
+    for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+      keys += KeysCounted(model.layer_kind(layer).sliding_window, run.sequence_length);
+    }
   }
   // A step of a large cluster has more than 64 bits count.
   return static_cast<double>(tokens) * (static_cast<double>(6 * weights) + each_key * keys);

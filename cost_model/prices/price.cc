@@ -43,16 +43,15 @@ double Pricer::Seconds(const OpRecord& op) const {
   return measured_s > 0 ? measured_s : roofline_.Seconds(op, precision_);
 }
 
-OpRecord Pricer::InLayer(const OpRecord& op) const {
-  OpRecord product = op;
-  if (stack_.fp8_layers && IsProduct(op) && SizeOf(op.dtype) == 2) product.dtype = DType::kF8E4M3;
-  return product;
+bool Pricer::InFp8(const OpRecord& op) const {
+  return stack_.fp8_layers && IsProduct(op) && SizeOf(op.dtype) == 2;
 }
 
 double Pricer::SecondsInLayer(const OpRecord& op) const {
-  const OpRecord product = InLayer(op);
-  const double cast_s = product.dtype == op.dtype ? 0 : roofline_.CastSeconds(op);
-  return Seconds(product) + cast_s;
+  if (!InFp8(op)) return Seconds(op);
+  OpRecord product = op;
+  product.dtype = DType::kF8E4M3;
+  return Seconds(product) + roofline_.CastSeconds(op);
 }
 
 double Pricer::Seconds(const CommRecord& message, int64_t stride) const {

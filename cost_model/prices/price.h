@@ -82,8 +82,8 @@ class Pricer {
   double peak_flops() const { return roofline_.peak_flops(precision_); }
   /// FLOP/s of one rank in the type that an op of `piece` multiplies.
   double PeakFlopsIn(const PieceRecord& piece, const OpRecord& op) const {
-    const OpRecord product = piece.kind == PieceKind::kLayer ? InLayer(op) : op;
-    return roofline_.peak_flops(RateOf(product, precision_));
+    const bool in_fp8 = piece.kind == PieceKind::kLayer && InFp8(op);
+    return roofline_.peak_flops(in_fp8 ? Precision::kFp8 : RateOf(op, precision_));
   }
   bool calibrated() const { return tables_.calibrated(); }
   /// Whether such ops, or messages of this kind, were measured on the machine.
@@ -93,8 +93,8 @@ class Pricer {
   double spread() const { return tables_.spread(); }
 
  private:
-  /// An op of a layer as the stack does it.
-  OpRecord InLayer(const OpRecord& op) const;
+  /// Whether the stack multiplies in fp8 what this op of a layer has in 16 bits.
+  bool InFp8(const OpRecord& op) const;
 
   bool overlaps_ = false;
   Precision precision_;

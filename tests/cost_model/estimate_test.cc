@@ -38,6 +38,14 @@ TEST(ModelFlops, HoldsAStepOfALargeCluster) {
   EXPECT_NEAR(ModelFlops(run), expected, 1e-3 * expected);
 }
 
+TEST(MemoryEstimate, NamesAllOfThePeak) {
+  MemoryEstimate memory = {.weights = 1, .gradients = 2, .optimizer = 3, .activations = 4};
+  memory.peak_total = 17;
+  EXPECT_EQ(memory.other(), 7);
+  memory.peak_total = 9;  // of software that keeps less than ours
+  EXPECT_EQ(memory.other(), 0);
+}
+
 // What a window hides is no work: every other layer of 16 sees 1,024 of 8,192 keys.
 TEST(ModelFlops, CountWhatAWindowShows) {
   RunConfig run;

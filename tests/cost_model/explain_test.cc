@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "cost_model/dry_run/dry_run.h"
 #include "cost_model/prices/price.h"
@@ -11,6 +12,17 @@
 
 namespace trimtab {
 namespace {
+
+RunConfig RunOf(const std::string& model, const std::string& layout, int64_t ranks,
+                int64_t global_batch) {
+  RunConfig run;
+  run.model = LoadModelConfig(model);
+  run.layout = ParseLayout(layout, ranks);
+  run.global_batch = global_batch;
+  run.sequence_length = 1024;
+  run.device = "cuda";
+  return run;
+}
 
 struct Case {
   const char* model;
@@ -24,12 +36,7 @@ class ExplainLimits : public testing::TestWithParam<Case> {};
 // Groups within the link, over the network with one and with several members of each node, and
 // experts.
 TEST_P(ExplainLimits, NothingIsFasterThanItsLimit) {
-  RunConfig run;
-  run.model = LoadModelConfig(GetParam().model);
-  run.layout = ParseLayout(GetParam().layout, GetParam().ranks);
-  run.global_batch = 64;
-  run.sequence_length = 1024;
-  run.device = "cuda";
+  const RunConfig run = RunOf(GetParam().model, GetParam().layout, GetParam().ranks, 64);
   Cluster cluster = LoadCluster(GetParam().cluster);
   for (const SoftwareStack& stack : BuiltinStacks()) {
     SCOPED_TRACE(stack.name);
@@ -52,12 +59,7 @@ const ExplainedPart& PartOf(const std::vector<ExplainedPart>& parts, const std::
 // Of two ranks each sends the other half of the weights: 1.236e9 / 2 of 2 bytes at 450e9 B/s one
 // way. Of gradients in fp32, reduced, the same number of 4 bytes.
 TEST(Explain, ARankSendsWhatOthersDoNotHave) {
-  RunConfig run;
-  run.model = LoadModelConfig("llama3.2-1b");
-  run.layout = ParseLayout("zero=1,precision=bf16", 2);
-  run.global_batch = 16;
-  run.sequence_length = 1024;
-  run.device = "cuda";
+  const RunConfig run = RunOf("llama3.2-1b", "zero=1,precision=bf16", 2, 16);
   const std::vector<ExplainedPart> parts = ExplainStep(run, LoadCluster("2xh100"));
   const double gathered_s = static_cast<double>(run.model.parameter_count()) * 2 / 2 / 450e9;
   EXPECT_NEAR(PartOf(parts, "all_gather dp").light_s, gathered_s, 0.01 * gathered_s);
@@ -67,14 +69,8 @@ TEST(Explain, ARankSendsWhatOthersDoNotHave) {
 // What a stack does otherwise than our engine counts here as it does in a step: products in fp8,
 // what is not recomputed after all, messages between stages in parts.
 TEST(Explain, TakesTheSecondsOfAStep) {
-  RunConfig run;
-  run.model = LoadModelConfig("llama3.2-1b");
-  run.layout = ParseLayout("precision=bf16,recompute=full", 1);
-  run.global_batch = 2;
-  run.sequence_length = 1024;
-  run.device = "cuda";
-  RunConfig piped = run;
-  piped.layout = ParseLayout("tp=2,pp=2,precision=bf16,recompute=full", 4);
+  const RunConfig run = RunOf("llama3.2-1b", "precision=bf16,recompute=full", 1, 2);
+  const RunConfig piped = RunOf("llama3.2-1b", "tp=2,pp=2,precision=bf16,recompute=full", 4, 2);
   for (const SoftwareStack& stack : BuiltinStacks()) {
     SCOPED_TRACE(stack.name);
     Cluster cluster = LoadCluster("2x2xh100");
@@ -85,7 +81,7 @@ TEST(Explain, TakesTheSecondsOfAStep) {
     EXPECT_NEAR(ops_s, step.compute + step.recompute + step.optimizer, 1e-9 * ops_s);
 
     const ExplainedPart sent = PartOf(ExplainStep(piped, cluster), "send pp");
-    const Pricer pricer(cluster.profile, {}, cluster.ranks_per_node, 0, Precision::kBf16, stack);
+    const Pricer pricer = PricerOf(cluster, {}, Precision::kBf16, run.model.moe);
     const CommRecord activation = {CollectiveKind::kSend, GroupKind::kPipeline, 2,
                                    2 * 1024 * run.model.hidden_size};
     EXPECT_NEAR(sent.seconds / static_cast<double>(sent.count),

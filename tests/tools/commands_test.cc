@@ -52,6 +52,13 @@ TEST_F(Commands, HelpListsEveryCommand) {
   }
 }
 
+// Each part of a command may add to what follows its flags.
+TEST_F(Commands, HelpSaysWhatLayoutsAndLaunchersTake) {
+  const std::string help = RunCli({"train", "--help"}).out;
+  EXPECT_NE(help.find("Keys of --layout:"), std::string::npos) << help;
+  EXPECT_NE(help.find("partition=..."), std::string::npos) << help;
+}
+
 TEST_F(Commands, ModelsListsThePresets) {
   EXPECT_NE(RunCli({"models"}).out.find("gpt2-124m"), std::string::npos);
   const json list = JsonOf({"models"});
@@ -59,6 +66,10 @@ TEST_F(Commands, ModelsListsThePresets) {
     return m["name"] == "gpt2-124m" && m["parameters"] == 124439808;
   });
   EXPECT_TRUE(found);
+  const bool active = std::any_of(list["models"].begin(), list["models"].end(), [](const json& m) {
+    return m["name"] == "mixtral-8x7b" && m["active_parameters"] == 12'879'925'248;
+  });
+  EXPECT_TRUE(active);
   EXPECT_EQ(json::parse(RunCli({"models", "llama2-7b"}).out)["num_layers"], 32);
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace trimtab {
 namespace {
 
@@ -12,7 +14,9 @@ TEST(Accuracy, SummarizesAbsoluteErrors) {
   EXPECT_DOUBLE_EQ(summary.p90, 0.3 + 0.6 * 0.2);
   EXPECT_DOUBLE_EQ(summary.mean, 0.24);
   EXPECT_DOUBLE_EQ(summary.max, 0.5);
+  EXPECT_EQ(ToJson(summary)["median"], summary.median);
   EXPECT_EQ(SummarizeErrors({}).rows, 0);
+  EXPECT_TRUE(ToJson(SummarizeErrors({}))["median"].is_null()) << "of nothing, not 0";
 }
 
 TEST(Accuracy, RanksWithinGroupsOnly) {

@@ -115,6 +115,17 @@ TEST_F(PublishedRunFile, AValueThatNoRunCanHaveSkipsItsRowAlone) {
   EXPECT_NE(why({{"year", "soon"}}).find("year"), std::string::npos);
 }
 
+TEST_F(PublishedRunFile, WhatIsAssumedForFactsThatAreNotToldIsListed) {
+  EXPECT_TRUE(Read(json::array({row_})).runs.at(0).assumed.empty());
+  json row = row_;
+  row["model"]["kv_heads"] = nullptr;
+  row["model"]["tied_embeddings"] = nullptr;
+  row["hardware"]["gpus_per_node"] = nullptr;
+  const std::vector<std::string> expected = {"embeddings that are not tied",
+                                             "as many kv_heads as heads", "8 GPUs a node"};
+  EXPECT_EQ(Read(json::array({row})).runs.at(0).assumed, expected);
+}
+
 TEST_F(PublishedRunFile, TakesWordsHoweverTheyAreSpelt) {
   const auto read = [&](const json& change) {
     json row = row_;

@@ -184,6 +184,7 @@ TEST_F(Serving, RefusesWithOneLine) {
         Case{"bench --load model --rate 1 --concurrency 1", 2, "either"},
         Case{"bench --load model --rate 1 --workload 8", 2, "INPUT/OUTPUT"},
         Case{"bench --url http://127.0.0.1:1 --rate 1", 6, "cannot connect"},
+        Case{"bench --url http://127.0.0.1:1 --rate 1 --api-key-file run.json", 3, "several lines"},
         Case{"bench --url http://x --load model --rate 1", 2, "--load"},
         Case{"bench --url http://[::1 --rate 1", 2, "http://[::1]:PORT"},
         Case{"bench --url http://[::1]:1 --rate 1", 6, "cannot connect"},

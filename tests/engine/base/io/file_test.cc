@@ -26,6 +26,19 @@ TEST(AtomicFile, AppearsWithCommitOnly) {
   EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
 }
 
+// Whoever else writes the same file has another name for it until it is in place.
+TEST(AtomicFile, OfSeveralWritersEachHasAPlaceOfItsOwn) {
+  const std::string path = ScratchFolder() + "/file";
+  AtomicFile other(path);
+  other.Append("other");
+  AtomicFile file(path, Writers::kSeveral);
+  file.Append("own");
+  file.Commit();
+  EXPECT_EQ(ReadBytes(path), "own");
+  other.Commit();
+  EXPECT_EQ(ReadBytes(path), "other");
+}
+
 TEST(AtomicFile, WritesMoreThanItsBuffer) {
   const std::string path = ScratchFolder() + "/file";
   AtomicFile file(path);
