@@ -23,8 +23,8 @@ constexpr std::string_view kHarmless[] = {
     "skip_bias_add", "skip_bias_add_qkv", "scale_attention_softmax_in_fp32",
     // Outputs and generation.
     "output_attentions", "output_hidden_states", "output_router_logits", "output_scores",
-    "return_dict", "use_return_dict", "return_dict_in_generate", "max_length", "min_length",
-    "max_new_tokens", "min_new_tokens", "do_sample", "early_stopping", "num_beams",
+    "output_past", "return_dict", "use_return_dict", "return_dict_in_generate", "max_length",
+    "min_length", "max_new_tokens", "min_new_tokens", "do_sample", "early_stopping", "num_beams",
     "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "min_p", "typical_p",
     "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
     "bad_words_ids", "num_return_sequences", "remove_invalid_values", "suppress_tokens",

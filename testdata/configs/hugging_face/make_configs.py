@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the config.json of each model type's default configuration as Transformers 4 and 5 save it.
+"""Writes the config.json of the default of each model type as Transformers 4 and 5 save it.
 
   make_configs.py                      from the facts below
   make_configs.py --transformers PATH  from the classes in a checkout of Transformers; which folder

@@ -124,6 +124,58 @@ TEST(HuggingFaceVersions, KeysThatChangeNothingAreNamedInOneLine) {
   EXPECT_NE(notes.front().find("attn_config.attn_pdrop"), std::string::npos);
 }
 
+// As found in the config.json of published models, beside the keys of the class.
+TEST(HuggingFaceVersions, KeysOfPublishedFilesPass) {
+  const std::pair<const char*, const char*> published[] = {
+      {"gpt2", R"({"n_ctx": 1024, "_num_labels": 1, "output_past": true, "afn": null,
+                   "task_specific_params": {"text-generation": {"do_sample": true}}})"},
+      {"gptj", R"({"rotary": true, "scale_attn_weights": true, "gradient_checkpointing": false,
+                   "tokenizer_class": "GPT2Tokenizer", "summary_type": "cls_index"})"},
+      {"gpt_neox", R"({"attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0,
+                       "custom_pipelines": {"text-generation": {"impl": "a.B"}}})"},
+      {"opt", R"({"prefix": "</s>", "output_projection": true, "activation_dropout": 0.0,
+                  "torch_dtype": "float16"})"},
+      {"bloom", R"({"n_inner": null, "masked_softmax_fusion": true, "bias_dropout_fusion": true,
+                    "attention_softmax_in_fp32": true, "offset_alibi": 100, "unk_token_id": 0,
+                    "skip_bias_add": true, "skip_bias_add_qkv": false, "seq_length": 2048})"},
+      {"mpt", R"({"init_config": {"name": "kaiming_normal_"}, "auto_map": {"AutoConfig": "a.B"},
+                  "tokenizer_name": "EleutherAI/gpt-neox-20b", "max_seq_len": 2048})"},
+      {"falcon", R"({"apply_residual_connection_post_layernorm": false, "ff_factor": 4})"},
+      {"llama", R"({"max_sequence_length": 2048, "rope_scaling": null, "pad_token_id": -1,
+                    "quantization_config": null, "use_flash_attn": true, "num_labels": 1,
+                    "torch_dtype": "float16", "_attn_implementation_autoset": true,
+                    "_rope_scaling_adjustment": null, "sliding_window": null,
+                    "use_sliding_window": false, "unsloth_fixed": true, "model_max_length": 4096,
+                    "transformers.js_config": {"use_external_data_format": true}})"},
+      {"mistral", R"({"attention_bias": false, "mlp_bias": false, "rope_scaling": null})"},
+      {"mixtral", R"({"auto_map": null, "output_router_logits": false})"},
+      {"qwen2", R"({"use_mrope": false, "attention_bias": true, "sliding_window": 131072,
+                    "max_window_layers": 28, "bos_token_id": 151643})"},
+      {"qwen3_moe", R"({"max_window_layers": 48, "head_dim": 128})"},
+      {"gemma2", R"({"hidden_act": "gelu_pytorch_tanh", "cache_implementation": "hybrid",
+                     "sliding_window_size": 4096})"},
+      {"deepseek_v2", R"({"aux_loss_alpha": 0.001, "ep_size": 1, "moe_layer_freq": 1,
+                          "seq_aux": true, "scoring_func": "softmax",
+                          "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40,
+                            "mscale": 0.707, "mscale_all_dim": 0.707, "type": "yarn",
+                            "original_max_position_embeddings": 4096}})"},
+      {"deepseek_v3", R"({"aux_loss_alpha": 0.001, "ep_size": 1, "num_nextn_predict_layers": 1,
+                          "topk_method": "noaux_tc", "seq_aux": true, "scoring_func": "sigmoid",
+                          "moe_layer_freq": 1,
+                          "quantization_config": {"quant_method": "fp8", "fmt": "e4m3"}})"},
+      {"gpt_oss", R"({"experts_per_token": 4, "initial_context_length": 4096,
+                      "swiglu_limit": 7.0, "output_router_logits": false,
+                      "quantization_config": {"quant_method": "mxfp4"}})"},
+      {"dbrx", R"({"auto_map": {"AutoConfig": "a.B"}, "router_aux_loss_coef": null})"},
+  };
+  for (const auto& [type, keys] : published) {
+    SCOPED_TRACE(type);
+    nlohmann::json json = Saved(4, type);
+    json.update(nlohmann::json::parse(keys));
+    EXPECT_EQ(Read(json).vocab_size, json["vocab_size"]);
+  }
+}
+
 TEST(HuggingFaceVersions, KeysThatMayChangeResultsAreRefusedByName) {
   const auto refused = [](const char* type, const nlohmann::json& more) {
     nlohmann::json json = Saved(4, type);
