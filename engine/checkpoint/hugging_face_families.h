@@ -22,6 +22,7 @@ enum class HuggingFaceForm {
   kTransposedRowsExperts,  // one, of the transposed matrix of one expert after the other
   kTransposedExperts,      // one, [E, in, out]; vectors [E, out]
   kInterleavedExperts,     // the same, with gate and up in turn in the place of one after the other
+  kWholeExperts,           // one, [E, out, in], as ours
 };
 
 /// A layer: "NAME.weight", "NAME.bias" of ours are those of theirs. Or a parameter, each by its
@@ -40,6 +41,7 @@ struct HuggingFaceFamily {
   std::string_view prefix;                // of the model's body
   std::array<HuggingFaceRows, 5> rows{};  // the first that fits a layer holds
   std::span<const std::string_view> buffers{};
+  HuggingFaceRows fused{};  // as Transformers 5 holds experts, and may save them
 };
 
 /// All model types whose tensors have names.

@@ -49,12 +49,17 @@ std::string Fill(std::string_view pattern, const std::vector<std::string>& numbe
 }
 
 /// The row of a layer of ours; nullptr when there is none.
+const HuggingFaceRow* FindRow(HuggingFaceRows rows, const ModelConfig& model,
+                              std::string_view layer) {
+  for (const HuggingFaceRow& row : rows) {
+    if (row.block.value_or(model.block) == model.block && Match(row.ours, layer)) return &row;
+  }
+  return nullptr;
+}
 const HuggingFaceRow* FindRow(const HuggingFaceFamily& family, const ModelConfig& model,
                               std::string_view layer) {
   for (const HuggingFaceRows rows : family.rows) {
-    for (const HuggingFaceRow& row : rows) {
-      if (row.block.value_or(model.block) == model.block && Match(row.ours, layer)) return &row;
-    }
+    if (const HuggingFaceRow* row = FindRow(rows, model, layer)) return row;
   }
   return nullptr;
 }
@@ -123,6 +128,10 @@ class SourceMaker {
       case HuggingFaceForm::kInterleavedExperts:
         AddExpertsTensor();
         TransposedExperts(2);
+        break;
+      case HuggingFaceForm::kWholeExperts:
+        source_.tensors.push_back({names_.front(), {experts(), rows_ / experts(), columns_}});
+        AddRows(rows_, 0);
         break;
     }
     TRIMTAB_ASSERT(next_ == rows_, "{}: {} rows of {}", names_.front(), next_, rows_);
@@ -231,6 +240,31 @@ class SourceMaker {
   int64_t next_ = 0;  // row of ours
 };
 
+/// Where `rows` say that the parameter is, under its full name or that of its layer; nothing if
+/// they do not say it.
+std::optional<HuggingFaceSource> SourceIn(HuggingFaceRows rows, const ModelConfig& model,
+                                          const ParameterSpec& parameter) {
+  const std::string name = parameter.name;
+  if (const HuggingFaceRow* row = FindRow(rows, model, name)) {
+    return SourceMaker(model, parameter, LayersOf(*row, model, *Match(row->ours, name)))
+        .Make(row->form);
+  }
+  const size_t dot = name.rfind('.');
+  const std::string layer = name.substr(0, dot);
+  const HuggingFaceRow* row = FindRow(rows, model, layer);
+  if (row == nullptr) return std::nullopt;
+  std::vector<std::string> names = LayersOf(*row, model, *Match(row->ours, layer));
+  for (std::string& each : names) each += name.substr(dot);
+  return SourceMaker(model, parameter, std::move(names)).Make(row->form);
+}
+
+/// Their name of the weight of a layer of ours that stands alone; empty if there is none.
+std::string WeightName(const HuggingFaceFamily& family, const ModelConfig& model,
+                       std::string_view layer) {
+  const HuggingFaceRow* row = FindRow(family, model, layer);
+  return row == nullptr ? "" : std::string(row->theirs.front()) + ".weight";
+}
+
 }  // namespace
 
 const HuggingFaceFamily& FindHuggingFaceFamily(const std::string& model_type,
@@ -248,21 +282,17 @@ const HuggingFaceFamily& FindHuggingFaceFamily(const std::string& model_type,
 
 HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& model,
                            const ParameterSpec& parameter) {
-  const std::string name = parameter.name;
-  const size_t dot = name.rfind('.');
-  const std::string layer = name.substr(0, dot);
-  if (const HuggingFaceRow* row = FindRow(family, model, name)) {
-    return SourceMaker(model, parameter, LayersOf(*row, model, *Match(row->ours, name)))
-        .Make(row->form);
+  for (const HuggingFaceRows rows : family.rows) {
+    if (auto source = SourceIn(rows, model, parameter)) return std::move(*source);
   }
-  const HuggingFaceRow* row = FindRow(family, model, layer);
-  if (row == nullptr) {
-    throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
-                                 family.model_type, name));
-  }
-  std::vector<std::string> names = LayersOf(*row, model, *Match(row->ours, layer));
-  for (std::string& each : names) each += name.substr(dot);
-  return SourceMaker(model, parameter, std::move(names)).Make(row->form);
+  throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
+                               family.model_type, parameter.name));
+}
+
+std::optional<HuggingFaceSource> FusedSourceOf(const HuggingFaceFamily& family,
+                                               const ModelConfig& model,
+                                               const ParameterSpec& parameter) {
+  return SourceIn(family.fused, model, parameter);
 }
 
 ParameterSpec SpecOf(const Buffer& buffer) {
@@ -287,9 +317,15 @@ bool IsPassedOver(const HuggingFaceFamily& family, const ModelConfig& model,
   for (int64_t i = model.num_layers; i < model.num_layers + model.mtp_modules; ++i) {
     if (name.starts_with(fmt::format("{}layers.{}.", family.prefix, i))) return true;
   }
-  const HuggingFaceRow* output = FindRow(family, model, "output_layer");
-  return model.tied_embeddings && output != nullptr &&
-         name == std::string(output->theirs.front()) + ".weight";
+  return model.tied_embeddings && name == OutputName(family, model);
+}
+
+std::string TokenTableName(const HuggingFaceFamily& family, const ModelConfig& model) {
+  return WeightName(family, model, "embedding.word_embeddings");
+}
+
+std::string OutputName(const HuggingFaceFamily& family, const ModelConfig& model) {
+  return WeightName(family, model, "output_layer");
 }
 
 }  // namespace trimtab

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,16 @@ ParameterSpec SpecOf(const Buffer& buffer);
 /// Throws InputError when the family has no such parameter.
 HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& model,
                            const ParameterSpec& parameter);
+
+/// Returns where else files of the family may hold the parameter: experts as Transformers 5 holds
+/// them, in one tensor of all. Nothing if there is no other place.
+std::optional<HuggingFaceSource> FusedSourceOf(const HuggingFaceFamily& family,
+                                               const ModelConfig& model,
+                                               const ParameterSpec& parameter);
+
+/// Returns the names that a file may give the table of tokens and the weight of the output.
+std::string TokenTableName(const HuggingFaceFamily& family, const ModelConfig& model);
+std::string OutputName(const HuggingFaceFamily& family, const ModelConfig& model);
 
 /// The name that a file may give the tensor instead: without the prefix of the model's body, which
 /// files saved from the body alone leave out. The same name where there is none.

@@ -27,6 +27,12 @@ void RequireSameModel(const nlohmann::json& config, const ModelConfig& model,
   }
 }
 
+/// True if both tensors hold the same bits in the same type and shape.
+bool SameElements(const SafetensorsFolder::Tensor& one, const SafetensorsFolder::Tensor& other) {
+  return one.entry->dtype == other.entry->dtype && one.entry->shape == other.entry->shape &&
+         std::ranges::equal(one.file->bytes(*one.entry), other.file->bytes(*other.entry));
+}
+
 }  // namespace
 
 HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelConfig& model,
@@ -50,7 +56,22 @@ HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelCo
     throw InputError(fmt::format("{}: tensor '{}' is no parameter of the model that {} describes",
                                  tensor.file->path(), name, path));
   }
+  ReportUntiedOutput(family, model);
   ReportQuantised();
+}
+
+void HuggingFaceReader::ReportUntiedOutput(const HuggingFaceFamily& family,
+                                           const ModelConfig& model) const {
+  const auto output = folder_.tensors().find(OutputName(family, model));
+  if (!model.tied_embeddings || output == folder_.tensors().end()) return;
+  std::string name = TokenTableName(family, model);
+  if (!folder_.tensors().contains(name)) name = ShortName(family, name);
+  const auto table = folder_.tensors().find(name);
+  if (table == folder_.tensors().end() || SameElements(table->second, output->second)) return;
+  LogWarning(
+      "{}: '{}' differs from '{}', and config.json ties them: the output uses '{}', as in "
+      "Transformers 4; set tie_word_embeddings to false to use '{}', as Transformers 5 does",
+      directory_, output->first, name, name, output->first);
 }
 
 void HuggingFaceReader::ReportQuantised() const {
@@ -70,7 +91,15 @@ void HuggingFaceReader::ReportQuantised() const {
 
 void HuggingFaceReader::Add(const HuggingFaceFamily& family, const ModelConfig& model,
                             const ParameterSpec& spec, std::set<std::string>& used) {
-  const HuggingFaceSource source = SourceOf(family, model, spec);
+  HuggingFaceSource source = SourceOf(family, model, spec);
+  const auto held = [this, &family](const HuggingFaceTensor& tensor) {
+    return StoredTensor::Holds(folder_, quantisation_, tensor.name) ||
+           StoredTensor::Holds(folder_, quantisation_, ShortName(family, tensor.name));
+  };
+  if (!held(source.tensors.front())) {
+    auto fused = FusedSourceOf(family, model, spec);
+    if (fused && held(fused->tensors.front())) source = std::move(*fused);
+  }
   Parameter& parameter = parameters_[spec.name];
   parameter.pieces = source.pieces;
   for (const HuggingFaceTensor& expected : source.tensors) {

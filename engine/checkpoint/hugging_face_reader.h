@@ -39,6 +39,8 @@ class HuggingFaceReader {
   static void ReadRun(const Parameter& parameter, int64_t columns, int64_t full,
                       std::span<float> values);
 
+  /// Warns if the files hold another output than the table of tokens that the model shares with it.
+  void ReportUntiedOutput(const HuggingFaceFamily& family, const ModelConfig& model) const;
   /// Says how many tensors are dequantised, if any are.
   void ReportQuantised() const;
 

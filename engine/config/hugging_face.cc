@@ -84,6 +84,9 @@ void ReadMpt(ConfigFile& file, ModelConfig& model) {
   in.object().Number("softmax_scale", model.attention_scale, 1e-6, 1e6);
   in.object().Number("clip_qkv", model.qkv_clip, 1e-6, 1e6);
   in.object().Integer("kv_n_heads", model.num_kv_heads, 1, kMaxHeads);
+  in.PassOver("attn_type");  // kv_n_heads decides
+  in.Finish(model);
+  file.PassOver("norm_type");  // of another precision only
   if ((model.num_heads & (model.num_heads - 1)) != 0) {
     throw InputError(fmt::format(
         "{}: {} heads, and MPT orders ALiBi's slopes in its own way unless that is a power of 2",
@@ -109,6 +112,8 @@ void ReadFalcon(ConfigFile& file, ModelConfig& model) {
   if (new_architecture) {
     object.Integer("num_ln_in_parallel_attn", norms, 1, 2);
     parallel = true;
+  } else {
+    file.RequireNeutral("num_ln_in_parallel_attn", 1, "a second norm in the old architecture");
   }
   // The 7B file lists 71 key/value heads, and has one.
   model.num_kv_heads = new_architecture ? listed_kv_heads : multi_query ? 1 : listed_kv_heads;
@@ -141,15 +146,16 @@ void ReadMistral(ConfigFile& file, ModelConfig& model) {
   file.Nullable("sliding_window", model.sliding_window, kMaxSequence);
 }
 
-void ReadQwen2(ConfigFile& file, ModelConfig& model) {
+// What all versions of Qwen share.
+void ReadWindows(ConfigFile& file, ModelConfig& model) {
   file.Activation("hidden_act", "silu", model);
   file.Rope(model);
   bool windows = false;
   file.object().Boolean("use_sliding_window", windows);
-  if (!windows) return;
+  if (!windows) return file.PassOver("sliding_window");
   int64_t first = 28;
   file.object().Integer("max_window_layers", first, 0, kMaxLayers);
-  if (first >= model.num_layers) return;  // no layer has one
+  if (first >= model.num_layers) return file.PassOver("sliding_window");  // no layer has one
   if (first > 0) {
     throw InputError(fmt::format(
         "{}: a sliding window in the last layers only is not supported; expected 0 or at least {}, "
@@ -159,14 +165,21 @@ void ReadQwen2(ConfigFile& file, ModelConfig& model) {
   file.object().Integer("sliding_window", model.sliding_window, 1, kMaxSequence, Need::kRequired);
 }
 
+void ReadQwen2(ConfigFile& file, ModelConfig& model) {
+  ReadWindows(file, model);
+  for (const char* key : {"attention_bias", "mlp_bias"}) file.PassOver(key);  // they are fixed
+}
+
 void ReadQwen3(ConfigFile& file, ModelConfig& model) {
-  ReadQwen2(file, model);
+  ReadWindows(file, model);
   file.object().Boolean("attention_bias", model.bias);
   model.mlp_bias = false;
+  file.PassOver("mlp_bias");
 }
 
 void ReadGemma2(ConfigFile& file, ModelConfig& model) {
   file.Activation("hidden_activation", "gelu_pytorch_tanh", model);
+  file.PassOver("hidden_act");
   file.Rope(model);
   file.RequireNeutral("attention_bias", false, "a bias in attention");
   double scalar = 256;
@@ -186,30 +199,32 @@ void ReadGlm(ConfigFile& file, ModelConfig& model) {
 
 void ReadMixtral(ConfigFile& file, ModelConfig& model) {
   ReadMistral(file, model);
-  StrictObject& object = file.object();
   MoeConfig& moe = model.moe;
   moe.num_experts = 8;
-  object.Integer("num_local_experts", moe.num_experts, 1, kMaxHeads);
-  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxHeads);
+  file.Experts(moe);
   moe.ffn_hidden_size = model.ffn_hidden_size;
-  object.Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
-  file.RequireNeutral("router_jitter_noise", 0.0, "noise on what the router reads");
+  file.object().Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
 }
 
 // What versions 2 and 3 call alike.
 void ReadQwenExperts(ConfigFile& file, ModelConfig& model) {
   StrictObject& object = file.object();
   MoeConfig& moe = model.moe;
-  object.Integer("num_experts", moe.num_experts, 1, kMaxExperts);
-  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxExperts);
+  file.Experts(moe);
   object.Integer("moe_intermediate_size", moe.ffn_hidden_size, 1, kMaxFfn);
   object.Boolean("norm_topk_prob", moe.norm_topk);
   object.Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
   // Layers step - 1, 2 step - 1, ... have experts.
   object.Integer("decoder_sparse_step", moe.layer_freq, 1, kMaxLayers);
   moe.layer_offset = moe.layer_freq - 1;
-  file.RequireNeutral("mlp_only_layers", nlohmann::json::array(),
-                      "a list of layers without experts");
+  // Layers without experts must be the first ones.
+  const nlohmann::json* dense = object.Find("mlp_only_layers");
+  if (dense == nullptr) return;
+  if (!dense->is_array()) object.Refuse("mlp_only_layers", "an array of numbers of layers");
+  nlohmann::json first = nlohmann::json::array();
+  while (first.size() < dense->size()) first.push_back(first.size());
+  file.RequireNeutral("mlp_only_layers", first, "a list of other layers than the first");
+  moe.first_k_dense = static_cast<int64_t>(dense->size());
 }
 
 void ReadQwen3Moe(ConfigFile& file, ModelConfig& model) {
@@ -237,12 +252,16 @@ void ReadQwen2Moe(ConfigFile& file, ModelConfig& model) {
 void ReadLatentAttention(ConfigFile& file, ModelConfig& model) {
   StrictObject& object = file.object();
   LatentConfig& latent = model.latent;
-  latent.q_lora_rank = 1536;
+  latent = {.q_lora_rank = 1536,
+            .kv_lora_rank = 512,
+            .qk_nope_head_dim = 128,
+            .qk_rope_head_dim = 64,
+            .v_head_dim = 128};
   file.Nullable("q_lora_rank", latent.q_lora_rank, kMaxHidden);
-  object.Integer("kv_lora_rank", latent.kv_lora_rank, 1, kMaxHidden, Need::kRequired);
-  object.Integer("qk_nope_head_dim", latent.qk_nope_head_dim, 1, kMaxHidden, Need::kRequired);
-  object.Integer("qk_rope_head_dim", latent.qk_rope_head_dim, 1, kMaxHidden, Need::kRequired);
-  object.Integer("v_head_dim", latent.v_head_dim, 1, kMaxHidden, Need::kRequired);
+  object.Integer("kv_lora_rank", latent.kv_lora_rank, 1, kMaxHidden);
+  object.Integer("qk_nope_head_dim", latent.qk_nope_head_dim, 1, kMaxHidden);
+  object.Integer("qk_rope_head_dim", latent.qk_rope_head_dim, 1, kMaxHidden);
+  object.Integer("v_head_dim", latent.v_head_dim, 1, kMaxHidden);
   model.head_dim = 0;  // newer files call what turns so
   file.RequireNeutral("attention_bias", false, "a bias in attention");
   file.RequireNeutral("rope_interleave", true, "turning halves of what turns");
@@ -251,7 +270,7 @@ void ReadLatentAttention(ConfigFile& file, ModelConfig& model) {
   if (model.rope_scaling.kind != RopeScalingKind::kYarn) return;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     double exponent = 0;
-    file.Within(key).object().Number("mscale_all_dim", exponent, 1e-6, 1e6);
+    file.Within(key).object().Number("mscale_all_dim", exponent, 0, 1e6);
     if (exponent > 0) model.attention_scale = LatentAttentionScale(model, exponent);
   }
 }
@@ -259,9 +278,7 @@ void ReadLatentAttention(ConfigFile& file, ModelConfig& model) {
 void ReadDeepSeekExperts(ConfigFile& file, int64_t usual_shared, ModelConfig& model) {
   StrictObject& object = file.object();
   MoeConfig& moe = model.moe;
-  object.Integer("n_routed_experts", moe.num_experts, 1, kMaxExperts, Need::kRequired);
-  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxExperts, Need::kRequired);
-  object.Integer("moe_intermediate_size", moe.ffn_hidden_size, 1, kMaxFfn, Need::kRequired);
+  object.Integer("moe_intermediate_size", moe.ffn_hidden_size, 1, kMaxFfn);
   int64_t shared = file.IsNull("n_shared_experts") ? 0 : usual_shared;
   object.Integer("n_shared_experts", shared, 0, kMaxExperts);
   moe.shared_ffn_hidden_size = shared * moe.ffn_hidden_size;
@@ -272,6 +289,7 @@ void ReadDeepSeekExperts(ConfigFile& file, int64_t usual_shared, ModelConfig& mo
   file.RequireNeutral("seq_aux", true, "a loss over all sequences that balances experts");
 }
 
+// Version 2 reads none of them unless it chooses by groups.
 void ReadGroups(ConfigFile& file, ModelConfig& model) {
   file.object().Integer("n_group", model.moe.num_groups, 1, kMaxExpertGroups);
   file.object().Integer("topk_group", model.moe.group_topk, 1, kMaxExpertGroups);
@@ -280,18 +298,26 @@ void ReadGroups(ConfigFile& file, ModelConfig& model) {
 void ReadDeepSeekV2(ConfigFile& file, ModelConfig& model) {
   file.Activation("hidden_act", "silu", model);
   ReadLatentAttention(file, model);
+  model.moe.num_experts = 64;
+  model.moe.ffn_hidden_size = 1407;
+  file.Experts(model.moe, Need::kRequired);  // its class has no number of chosen ones
   ReadDeepSeekExperts(file, /*usual_shared=*/2, model);
   file.RequireNeutral("scoring_func", "softmax", "another score");
   file.RequireNeutral("norm_topk_prob", false, "weights divided by their sum");
   std::string method = "greedy";
   file.object().Choice("topk_method", method,
                        std::array<std::string, 2>{"greedy", "group_limited_greedy"});
-  if (method == "group_limited_greedy") ReadGroups(file, model);
+  if (method == "group_limited_greedy") return ReadGroups(file, model);
+  for (const char* key : {"n_group", "topk_group"}) file.PassOver(key);
 }
 
 void ReadDeepSeekV3(ConfigFile& file, ModelConfig& model) {
   file.Activation("hidden_act", "silu", model);
   ReadLatentAttention(file, model);
+  model.moe.num_experts = 256;
+  model.moe.router_topk = 8;
+  model.moe.ffn_hidden_size = 2048;
+  file.Experts(model.moe);
   ReadDeepSeekExperts(file, /*usual_shared=*/1, model);
   ReadGroups(file, model);
   file.object().Boolean("norm_topk_prob", model.moe.norm_topk);
@@ -301,7 +327,6 @@ void ReadDeepSeekV3(ConfigFile& file, ModelConfig& model) {
 }
 
 void ReadGptOss(ConfigFile& file, ModelConfig& model) {
-  StrictObject& object = file.object();
   file.RequireNeutral("hidden_act", "silu", "another activation");
   file.RequireNeutral("swiglu_limit", 7.0, "another limit of the activation");
   file.RequireNeutral("attention_bias", true, "attention without biases");
@@ -310,10 +335,12 @@ void ReadGptOss(ConfigFile& file, ModelConfig& model) {
   file.Rope(model);
   file.Nullable("sliding_window", model.sliding_window, kMaxSequence);
   MoeConfig& moe = model.moe;
-  object.Integer("num_local_experts", moe.num_experts, 1, kMaxExperts, Need::kRequired);
-  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxExperts, Need::kRequired);
+  moe.num_experts = 128;
+  moe.router_topk = 4;
+  file.Experts(moe);
   moe.ffn_hidden_size = model.ffn_hidden_size;
-  object.Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
+  if (file.version() >= 5) moe.aux_loss_coeff = 0.001;
+  file.object().Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
 }
 
 void ReadDbrx(ConfigFile& file, ModelConfig& model) {
@@ -322,15 +349,21 @@ void ReadDbrx(ConfigFile& file, ModelConfig& model) {
     in.object().Integer("kv_n_heads", model.num_kv_heads, 1, kMaxHeads);
     in.object().Number("clip_qkv", model.qkv_clip, 1e-6, 1e6);
     in.object().Number("rope_theta", model.rope_theta, 1.0, 1e12);
+    in.Finish(model);
   }
+  file.Rope(model);
   ConfigFile in = file.Within("ffn_config");
   MoeConfig& moe = model.moe;
-  in.object().Integer("ffn_hidden_size", model.ffn_hidden_size, 1, kMaxFfn, Need::kRequired);
+  model.ffn_hidden_size = 3584;
+  in.object().Integer("ffn_hidden_size", model.ffn_hidden_size, 1, kMaxFfn);
   moe.ffn_hidden_size = model.ffn_hidden_size;
-  in.object().Integer("moe_num_experts", moe.num_experts, 1, kMaxExperts, Need::kRequired);
-  in.object().Integer("moe_top_k", moe.router_topk, 1, kMaxExperts, Need::kRequired);
+  moe.num_experts = 4;
+  moe.router_topk = 1;
+  in.object().Integer("moe_num_experts", moe.num_experts, 1, kMaxExperts);
+  in.object().Integer("moe_top_k", moe.router_topk, 1, kMaxExperts);
   in.object().Number("moe_loss_weight", moe.aux_loss_coeff, 0, 1e6);
   in.RequireNeutral("moe_normalize_expert_weights", 1, "weights of another norm");
+  in.Finish(model);
 }
 
 struct ModelType {
@@ -380,7 +413,8 @@ bool IsHuggingFaceConfig(const nlohmann::json& json) {
   return json.is_object() && (json.contains("model_type") || json.contains("architectures"));
 }
 
-ModelConfig ModelConfigFromHuggingFace(const nlohmann::json& json, const std::string& where) {
+ModelConfig ModelConfigFromHuggingFace(const nlohmann::json& json, const std::string& where,
+                                       std::vector<std::string>* notes) {
   ConfigFile file(json, where);
   const ModelType& type = TypeOf(file.object(), file.type());
   ModelConfig model = type.family();
@@ -388,6 +422,8 @@ ModelConfig ModelConfigFromHuggingFace(const nlohmann::json& json, const std::st
   type.read(file, model);
   file.RequireSizes(model);
   file.LayerTypes(model);
+  file.Finish(model);
+  if (notes != nullptr) *notes = file.Notes();
   Simplify(model);
   RequireConsistent(model, where);
   return model;

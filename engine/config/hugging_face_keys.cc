@@ -1,9 +1,11 @@
 #include "engine/config/hugging_face_keys.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/config/hugging_face_other_keys.h"
 #include "engine/config/model_limits.h"
 
 namespace trimtab {
@@ -19,9 +21,8 @@ constexpr const char* kPositions[] = {"max_position_embeddings", "n_positions", 
 constexpr const char* kEpsilon[] = {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps",
                                     "norm_eps"};
 constexpr const char* kHeadSize[] = {"head_dim", "kv_channels"};
-constexpr const char* kTheta[] = {"rope_theta", "rotary_emb_base"};
-constexpr const char* kFraction[] = {"partial_rotary_factor", "rotary_pct", "rope_percent",
-                                     "rope_percentage"};
+constexpr const char* kExperts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
+constexpr const char* kChosen[] = {"num_experts_per_tok", "experts_per_token"};
 
 /// Positions of models whose file and family do not say: the default of most classes, and what
 /// BLOOM, whose class has none, trained on.
@@ -55,13 +56,18 @@ constexpr ActivationName kActivations[] = {
     {"swish", ActivationKind::kSwiGlu, true},
 };
 
-/// How much yarn multiplies cos and sin, or what its parts do (DeepSeek's two exponents).
-double YarnFactor(double factor, double scale) { return 0.1 * scale * std::log(factor) + 1.0; }
-
 }  // namespace
 
 ConfigFile::ConfigFile(const nlohmann::json& json, const std::string& where)
-    : all_(json), kept_(WithoutNulls(json)), object_(kept_, where) {}
+    : ConfigFile(json, where, "", std::make_shared<Told>()) {}
+
+ConfigFile::ConfigFile(const nlohmann::json& json, const std::string& where, std::string prefix,
+                       std::shared_ptr<Told> told)
+    : all_(json),
+      kept_(WithoutNulls(json)),
+      prefix_(std::move(prefix)),
+      object_(kept_, where),
+      told_(std::move(told)) {}
 
 std::string ConfigFile::type() {
   std::string type;
@@ -69,9 +75,16 @@ std::string ConfigFile::type() {
   return type;
 }
 
+int64_t ConfigFile::version() {
+  std::string version = "4";
+  object_.Text("transformers_version", version);
+  return version.starts_with("5.") ? 5 : 4;
+}
+
 ConfigFile ConfigFile::Within(const std::string& key) {
   const nlohmann::json* found = object_.Find(key);
-  return ConfigFile(found != nullptr ? *found : nlohmann::json::object(), object_.Where(key));
+  return ConfigFile(found != nullptr ? *found : nlohmann::json::object(), object_.Where(key),
+                    prefix_ + key + ".", told_);
 }
 
 std::string ConfigFile::NameOf(std::span<const char* const> names) const {
@@ -89,7 +102,16 @@ bool ConfigFile::IsNull(const std::string& key) const {
 void ConfigFile::Integer(std::span<const char* const> names, int64_t& value, int64_t most,
                          Need need) {
   const std::string name = NameOf(names);
-  if (!name.empty()) return object_.Integer(name, value, 1, most);
+  if (!name.empty()) {
+    object_.Integer(name, value, 1, most);
+    for (const char* other : names) {
+      int64_t again = value;
+      object_.Integer(other, again, 1, most);
+      if (again == value) continue;
+      object_.Refuse(other, fmt::format("{}, as {} says", value, name));
+    }
+    return;
+  }
   if (need == Need::kOptional) return;
   std::string others;
   for (const char* other : names.subspan(1))
@@ -100,8 +122,13 @@ void ConfigFile::Integer(std::span<const char* const> names, int64_t& value, int
 
 void ConfigFile::Number(std::span<const char* const> names, double& value, double least,
                         double most) {
-  if (const std::string name = NameOf(names); !name.empty()) {
-    object_.Number(name, value, least, most);
+  const std::string name = NameOf(names);
+  if (name.empty()) return;
+  object_.Number(name, value, least, most);
+  for (const char* other : names) {
+    double again = value;
+    object_.Number(other, again, least, most);
+    if (again != value) object_.Refuse(other, fmt::format("{}, as {} says", value, name));
   }
 }
 
@@ -118,8 +145,12 @@ void ConfigFile::Sizes(ModelConfig& model) {
   if (model.ffn_hidden_size == 0 && !model.gated()) model.ffn_hidden_size = 4 * model.hidden_size;
   Integer(kFfn, model.ffn_hidden_size, kMaxFfn);
   if (model.max_sequence_length == 0) model.max_sequence_length = kUsualPositions;
-  Integer(kPositions, model.max_sequence_length, kMaxSequence,
-          model.position == PositionKind::kLearned ? Need::kRequired : Need::kOptional);
+  // Only the first name that is there counts: files of other origin often keep a second one.
+  const std::string positions = NameOf(kPositions);
+  if (positions.empty() && model.position == PositionKind::kLearned) {
+    Integer(kPositions, model.max_sequence_length, kMaxSequence, Need::kRequired);
+  }
+  if (!positions.empty()) object_.Integer(positions, model.max_sequence_length, 1, kMaxSequence);
   Integer(kHeadSize, model.head_dim, kMaxHidden);
   Number(kEpsilon, model.norm_epsilon, 1e-30, 1.0);
   object_.Number("initializer_range", model.init_std, 0.0, 10.0);
@@ -147,76 +178,43 @@ void ConfigFile::Activation(const std::string& key, const std::string& usual, Mo
   object_.Refuse(key, "one of " + known);
 }
 
-void ConfigFile::Rope(ModelConfig& model) {
-  Number(kTheta, model.rope_theta, 1.0, 1e12);
-  Number(kFraction, model.rotary_fraction, 1e-3, 1.0);
-  Scaling("rope_scaling", model);
-  Scaling("rope_parameters", model);
+void ConfigFile::Experts(MoeConfig& moe, Need chosen) {
+  Integer(kExperts, moe.num_experts, kMaxExperts);
+  Integer(kChosen, moe.router_topk, kMaxExperts, chosen);
 }
 
-// Under rope_scaling stands the scaling alone, under rope_parameters all of it; the kind is called
-// "type" in old files.
-void ConfigFile::Scaling(const std::string& key, ModelConfig& model) {
-  const nlohmann::json* found = object_.Find(key);
-  if (found == nullptr) return;
-  ConfigFile inner(*found, object_.Where(key));
-  inner.Number(kTheta, model.rope_theta, 1.0, 1e12);
-  inner.Number(kFraction, model.rotary_fraction, 1e-3, 1.0);
-  StrictObject& rope = inner.object_;
-  std::string kind = "default";
-  const std::string kind_key = inner.kept_.contains("rope_type") ? "rope_type" : "type";
-  rope.Text(kind_key, kind);
-  RopeScaling scaling;
-  if (kind == "linear") {
-    scaling.kind = RopeScalingKind::kLinear;
-  } else if (kind == "llama3") {
-    scaling.kind = RopeScalingKind::kLlama3;
-  } else if (kind == "yarn") {
-    scaling.kind = RopeScalingKind::kYarn;
-  } else if (kind != "default") {
-    rope.Refuse(kind_key, "one of default, linear, llama3, yarn");
-  }
-  if (kind != "default") rope.Number("factor", scaling.factor, 1.0, 1e6, Need::kRequired);
-  if (kind == "llama3" || kind == "yarn") {
-    scaling.original_length = model.max_sequence_length;
-    rope.Integer("original_max_position_embeddings", scaling.original_length, 1, kMaxSequence);
-  }
-  if (kind == "llama3") {
-    rope.Number("low_freq_factor", scaling.low_frequency, 1e-3, 1e6, Need::kRequired);
-    rope.Number("high_freq_factor", scaling.high_frequency, 1e-3, 1e6, Need::kRequired);
-  }
-  if (kind == "yarn") {
-    rope.Number("beta_fast", scaling.beta_fast, 1e-3, 1e6);
-    rope.Number("beta_slow", scaling.beta_slow, 1e-3, 1e6);
-    rope.Boolean("truncate", scaling.truncate);
-    double above = 0;
-    double below = 0;
-    rope.Number("mscale", above, 1e-6, 1e6);
-    rope.Number("mscale_all_dim", below, 1e-6, 1e6);
-    if (above > 0 && below > 0) {
-      scaling.attention_factor =
-          YarnFactor(scaling.factor, above) / YarnFactor(scaling.factor, below);
-    }
-    rope.Number("attention_factor", scaling.attention_factor, 1e-6, 1e6);
-  }
-  rope.Finish();
-  model.rope_scaling = scaling;
-}
-
-void ConfigFile::LayerTypes(const ModelConfig& model) {
+void ConfigFile::LayerTypes(ModelConfig& model) {
   const nlohmann::json* types = object_.Find("layer_types");
   if (types == nullptr) return;
   if (!types->is_array() || static_cast<int64_t>(types->size()) != model.num_layers) {
     object_.Refuse("layer_types",
                    fmt::format("an array of {}, one for each layer", model.num_layers));
   }
+  // A model has a window in all layers, or in all but the last of every so many.
+  int64_t period = 1;
+  while (period <= model.num_layers &&
+         types->at(static_cast<size_t>(period - 1)) != "full_attention") {
+    ++period;
+  }
+  ModelConfig listed = model;
+  if (model.sliding_window > 0) {
+    listed.full_attention_period = period > model.num_layers ? 0 : period;
+    if (period == 1) listed.sliding_window = listed.full_attention_period = 0;
+  }
   for (int64_t i = 0; i < model.num_layers; ++i) {
     const char* expected =
-        model.layer_kind(i).sliding_window > 0 ? "sliding_attention" : "full_attention";
+        listed.layer_kind(i).sliding_window > 0 ? "sliding_attention" : "full_attention";
     const nlohmann::json& type = types->at(static_cast<size_t>(i));
     if (type == expected) continue;
     throw InputError(fmt::format("{}[{}]: expected {}, got {}", object_.Where("layer_types"), i,
                                  expected, DescribeJson(type)));
+  }
+  // Where a model is so shallow that no layer shows the period, the family's stays.
+  for (int64_t i = 0; i < model.num_layers; ++i) {
+    if (listed.layer_kind(i) != model.layer_kind(i)) {
+      model = listed;
+      return;
+    }
   }
 }
 
@@ -236,6 +234,37 @@ void ConfigFile::RequireNeutral(const std::string& key, const nlohmann::json& ne
   if (found == nullptr || *found == neutral) return;
   throw InputError(fmt::format("{}: {} is not supported; expected {} or no such key, got {}",
                                object_.Where(key), feature, neutral.dump(), DescribeJson(*found)));
+}
+
+void ConfigFile::PassOver(const std::string& key) {
+  if (object_.Find(key) != nullptr) told_->passed.push_back(prefix_ + key);
+}
+
+void ConfigFile::Finish(const ModelConfig& model) {
+  std::vector<std::string> unknown;
+  for (const std::string& key : object_.Unread()) {
+    if (IsHarmlessKey(key)) {
+      told_->passed.push_back(prefix_ + key);
+    } else if (const std::optional<nlohmann::json> done = EngineValue(key, model)) {
+      RequireNeutral(key, *done, "another " + key);
+    } else {
+      unknown.push_back(object_.Where(key));
+    }
+  }
+  if (unknown.empty()) return;
+  throw InputError(
+      fmt::format("{}: unknown key{}, which may change what the model computes; expected no such "
+                  "key, or null",
+                  fmt::join(unknown, ", "), unknown.size() == 1 ? "" : "s"));
+}
+
+std::vector<std::string> ConfigFile::Notes() const {
+  std::vector<std::string> notes = told_->lines;
+  if (!told_->passed.empty()) {
+    notes.push_back(fmt::format("keys that change no result are passed over: {}",
+                                fmt::join(told_->passed, ", ")));
+  }
+  return notes;
 }
 
 }  // namespace trimtab

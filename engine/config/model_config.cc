@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/nearest_name.h"
 #include "engine/base/units.h"
 #include "engine/config/hugging_face.h"
@@ -41,13 +42,23 @@ int64_t MoeSize(const ModelConfig& model, int64_t experts) {
   return experts * MlpSize(model, moe.ffn_hidden_size) + router + shared + gate;
 }
 
+/// Returns the name of a model whose file does not say it: that of its folder if the file is the
+/// folder's config.json, else the file's path.
+std::string NameOfFile(const std::string& path) {
+  const std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
+  const std::string folder = file.parent_path().filename().string();
+  return file.filename() == "config.json" && !folder.empty() ? folder : path;
+}
+
 ModelConfig LoadModelFile(std::string path) {
   if (std::filesystem::is_directory(path)) path += "/config.json";
   const nlohmann::json json = ReadJsonFile(path);
   const std::string where = path + ": $";
-  ModelConfig model = IsHuggingFaceConfig(json) ? ModelConfigFromHuggingFace(json, where)
+  std::vector<std::string> notes;
+  ModelConfig model = IsHuggingFaceConfig(json) ? ModelConfigFromHuggingFace(json, where, &notes)
                                                 : ModelConfigFromJson(json, where);
-  if (model.name.empty()) model.name = path;
+  for (const std::string& note : notes) LogInfo("{}: {}", path, note);
+  if (model.name.empty()) model.name = NameOfFile(path);
   return model;
 }
 

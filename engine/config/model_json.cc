@@ -65,11 +65,11 @@ nlohmann::json ToJson(const RopeScaling& scaling) {
 
 // What only some families have. Left out where it has its default.
 
-struct Switch {
+struct ModelSwitch {
   const char* key;
   bool ModelConfig::*member;
 };
-constexpr Switch kSwitches[] = {
+constexpr ModelSwitch kSwitches[] = {
     {"norm_bias", &ModelConfig::norm_bias},
     {"norm_weight_plus_one", &ModelConfig::norm_weight_plus_one},
     {"embedding_norm", &ModelConfig::embedding_norm},
@@ -89,12 +89,12 @@ constexpr OptionalSwitch kOptionalSwitches[] = {
     {"mlp_bias", &ModelConfig::mlp_bias},
 };
 
-struct Number {
+struct ModelNumber {
   const char* key;
   double ModelConfig::*member;
   double least;
 };
-constexpr Number kNumbers[] = {
+constexpr ModelNumber kNumbers[] = {
     {"embedding_scale", &ModelConfig::embedding_scale, 1e-6},
     {"logit_scale", &ModelConfig::logit_scale, 1e-6},
     {"logit_soft_cap", &ModelConfig::logit_soft_cap, 0},
@@ -103,13 +103,13 @@ constexpr Number kNumbers[] = {
     {"qkv_clip", &ModelConfig::qkv_clip, 0},
 };
 
-struct Integer {
+struct ModelInteger {
   const char* key;
   int64_t ModelConfig::*member;
   int64_t least;
   int64_t most;
 };
-constexpr Integer kIntegers[] = {
+constexpr ModelInteger kIntegers[] = {
     {"head_size", &ModelConfig::head_dim, 1, kMaxHidden},
     {"embedding_size", &ModelConfig::embedding_dim, 1, kMaxHidden},
     {"position_offset", &ModelConfig::position_offset, 0, kMaxSequence},
@@ -120,14 +120,14 @@ constexpr Integer kIntegers[] = {
 
 void ReadFamilyFields(StrictObject& object, ModelConfig& model) {
   ReadEnum(object, "block", model.block, kBlockNames);
-  for (const Switch& row : kSwitches) object.Boolean(row.key, model.*row.member);
+  for (const ModelSwitch& row : kSwitches) object.Boolean(row.key, model.*row.member);
   for (const OptionalSwitch& row : kOptionalSwitches) {
     if (object.Find(row.key) != nullptr) object.Boolean(row.key, (model.*row.member).emplace());
   }
-  for (const Number& row : kNumbers) {
+  for (const ModelNumber& row : kNumbers) {
     object.Number(row.key, model.*row.member, row.least, kMaxScale);
   }
-  for (const Integer& row : kIntegers) {
+  for (const ModelInteger& row : kIntegers) {
     object.Integer(row.key, model.*row.member, row.least, row.most);
   }
   object.Number("rotary_fraction", model.rotary_fraction, 1e-3, 1.0);

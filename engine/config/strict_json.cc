@@ -169,11 +169,7 @@ const nlohmann::json* StrictObject::Find(const std::string& key, Need need) {
   const auto found = object_.find(key);
   if (found != object_.end()) return &*found;
   if (need == Need::kOptional) return nullptr;
-  std::vector<std::string> unread;
-  for (const auto& [other, value] : object_.items()) {
-    if (std::find(known_.begin(), known_.end(), other) == known_.end()) unread.push_back(other);
-  }
-  const std::string mistyped = OneLine(NearestName(key, unread), kShownChars);
+  const std::string mistyped = OneLine(NearestName(key, Unread()), kShownChars);
   throw InputError(fmt::format("{}: required, but missing{}", Where(key),
                                mistyped.empty() ? "" : "; is '" + mistyped + "' meant to be it?"));
 }
@@ -257,9 +253,16 @@ void StrictObject::Choice(const std::string& key, std::string& value,
   value = text;
 }
 
-void StrictObject::Finish() const {
+std::vector<std::string> StrictObject::Unread() const {
+  std::vector<std::string> unread;
   for (const auto& [key, value] : object_.items()) {
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    if (std::find(known_.begin(), known_.end(), key) == known_.end()) unread.push_back(key);
+  }
+  return unread;
+}
+
+void StrictObject::Finish() const {
+  for (const std::string& key : Unread()) {
     throw InputError(fmt::format("{}: unknown key{}", Where(OneLine(key, kShownChars)),
                                  SuggestName(key, known_)));
   }

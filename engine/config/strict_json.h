@@ -57,6 +57,8 @@ class StrictObject {
   /// Throws InputError "run.json: $.layout.tp: expected <expected>, got <value>".
   [[noreturn]] void Refuse(const std::string& key, const std::string& expected) const;
 
+  /// Returns the keys that were not asked for, in the order of their names.
+  std::vector<std::string> Unread() const;
   /// Throws InputError for a key that was not asked for, with the nearest one that was.
   void Finish() const;
 

@@ -77,16 +77,20 @@ json Bloom(const ModelConfig& model) {
 }
 
 json Mpt(const ModelConfig& model) {
-  return {{"architectures", {"MPTForCausalLM"}},
-          {"model_type", "mpt"},
-          {"d_model", model.hidden_size},
-          {"n_layers", model.num_layers},
-          {"n_heads", model.num_heads},
-          {"max_seq_len", model.max_sequence_length},
-          {"expansion_ratio", model.ffn_hidden_size / model.hidden_size},
-          {"no_bias", !model.bias},
-          {"layer_norm_epsilon", model.norm_epsilon},
-          {"attn_config", {{"alibi", true}, {"kv_n_heads", model.num_kv_heads}}}};
+  json config = {{"architectures", {"MPTForCausalLM"}},
+                 {"model_type", "mpt"},
+                 {"d_model", model.hidden_size},
+                 {"n_layers", model.num_layers},
+                 {"n_heads", model.num_heads},
+                 {"max_seq_len", model.max_sequence_length},
+                 {"expansion_ratio", model.ffn_hidden_size / model.hidden_size},
+                 {"no_bias", !model.bias},
+                 {"layer_norm_epsilon", model.norm_epsilon},
+                 {"attn_config", {{"alibi", true}, {"kv_n_heads", model.num_kv_heads}}}};
+  if (model.qkv_clip > 0) config["attn_config"]["clip_qkv"] = model.qkv_clip;
+  if (model.attention_scale > 0) config["attn_config"]["softmax_scale"] = model.attention_scale;
+  if (model.logit_scale != 1.0) config["logit_scale"] = model.logit_scale;
+  return config;
 }
 
 json Falcon(const ModelConfig& model) {
@@ -168,6 +172,7 @@ json LikeLlama(const ModelConfig& model, const char* type, const char* architect
 
 json Mistral(const ModelConfig& model) {
   json config = LikeLlama(model, "mistral", "MistralForCausalLM");
+  for (const char* key : {"attention_bias", "mlp_bias"}) config.erase(key);
   config["sliding_window"] = nullptr;
   if (model.sliding_window > 0) config["sliding_window"] = model.sliding_window;
   return config;
@@ -175,6 +180,7 @@ json Mistral(const ModelConfig& model) {
 
 json Qwen(const ModelConfig& model, const char* type, const char* architecture) {
   json config = LikeLlama(model, type, architecture);
+  config.erase("mlp_bias");
   config["use_sliding_window"] = model.sliding_window > 0;
   if (model.sliding_window > 0) {
     config["sliding_window"] = model.sliding_window;
@@ -183,7 +189,11 @@ json Qwen(const ModelConfig& model, const char* type, const char* architecture) 
   return config;
 }
 
-json Qwen2(const ModelConfig& model) { return Qwen(model, "qwen2", "Qwen2ForCausalLM"); }
+json Qwen2(const ModelConfig& model) {
+  json config = Qwen(model, "qwen2", "Qwen2ForCausalLM");
+  config.erase("attention_bias");
+  return config;
+}
 json Qwen3(const ModelConfig& model) { return Qwen(model, "qwen3", "Qwen3ForCausalLM"); }
 
 json Nemotron(const ModelConfig& model) {
@@ -245,6 +255,7 @@ json Qwen3Moe(const ModelConfig& model) {
   config["router_aux_loss_coef"] = model.moe.aux_loss_coeff;
   config["decoder_sparse_step"] = model.moe.layer_freq;
   config["mlp_only_layers"] = json::array();
+  for (int64_t i = 0; i < model.moe.first_k_dense; ++i) config["mlp_only_layers"].push_back(i);
   return config;
 }
 

@@ -274,7 +274,8 @@ TEST(HuggingFace, RefusesFeaturesTheEngineDoesNotHave) {
       {"llama3.1-8b",
        "rope_parameters",
        {{"rope_type", "default"}, {"full_attention", 1}},
-       "rope_parameters.full_attention: unknown key; valid: rope_type"},
+       "rope_parameters.full_attention: unknown key, which may change what the model computes; "
+       "expected no such key, or null"},
       {"llama3.1-8b", "hidden_act", "gelu_quick",
        "hidden_act: expected one of gelu, gelu_new, gelu_pytorch_tanh, silu, swish, got "
        "\"gelu_quick\""},
