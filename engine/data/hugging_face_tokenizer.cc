@@ -5,7 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/byte_alphabet.h"
-#include "engine/data/hugging_face_vocabulary.h"
+#include "engine/data/vocabulary/hugging_face_vocabulary.h"
 
 namespace trimtab {
 namespace {

@@ -6,11 +6,11 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/config/strict_json.h"
-#include "engine/data/gpt2_files.h"
 #include "engine/data/hugging_face_tokenizer.h"
 #include "engine/data/indexed_dataset.h"
 #include "engine/data/sentencepiece_tokenizer.h"
 #include "engine/data/tokenizer_config.h"
+#include "engine/data/vocabulary/gpt2_files.h"
 
 namespace trimtab {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/sentencepiece_pieces.h"
-#include "engine/data/special_tokens.h"
+#include "engine/data/vocabulary/special_tokens.h"
 
 namespace trimtab {
 namespace {

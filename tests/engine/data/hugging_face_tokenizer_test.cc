@@ -6,7 +6,7 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/data/normal_form.h"
+#include "engine/data/vocabulary/normal_form.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
 

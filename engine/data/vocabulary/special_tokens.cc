@@ -1,4 +1,4 @@
-#include "engine/data/special_tokens.h"
+#include "engine/data/vocabulary/special_tokens.h"
 
 #include <algorithm>
 #include <utility>

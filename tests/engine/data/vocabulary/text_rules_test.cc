@@ -6,10 +6,10 @@
 
 #include "engine/base/error.h"
 #include "engine/data/byte_alphabet.h"
-#include "engine/data/byte_pair_merger.h"
-#include "engine/data/normal_form.h"
-#include "engine/data/pattern.h"
-#include "engine/data/special_tokens.h"
+#include "engine/data/vocabulary/byte_pair_merger.h"
+#include "engine/data/vocabulary/normal_form.h"
+#include "engine/data/vocabulary/pattern.h"
+#include "engine/data/vocabulary/special_tokens.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {

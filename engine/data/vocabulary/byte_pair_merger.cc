@@ -1,4 +1,4 @@
-#include "engine/data/byte_pair_merger.h"
+#include "engine/data/vocabulary/byte_pair_merger.h"
 
 #include <queue>
 

@@ -1,4 +1,4 @@
-#include "engine/data/pattern.h"
+#include "engine/data/vocabulary/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

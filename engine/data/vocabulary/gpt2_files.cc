@@ -1,4 +1,4 @@
-#include "engine/data/gpt2_files.h"
+#include "engine/data/vocabulary/gpt2_files.h"
 
 #include <nlohmann/json.hpp>
 #include <set>

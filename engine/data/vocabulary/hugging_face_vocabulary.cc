@@ -1,4 +1,4 @@
-#include "engine/data/hugging_face_vocabulary.h"
+#include "engine/data/vocabulary/hugging_face_vocabulary.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,8 +9,8 @@
 #include "engine/base/error.h"
 #include "engine/config/strict_json.h"
 #include "engine/data/byte_alphabet.h"
-#include "engine/data/hugging_face_json.h"
 #include "engine/data/tokenizer_config.h"
+#include "engine/data/vocabulary/hugging_face_json.h"
 
 namespace trimtab {
 namespace {

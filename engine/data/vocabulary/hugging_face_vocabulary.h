@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/byte_pair_merger.h"
-#include "engine/data/normal_form.h"
-#include "engine/data/special_tokens.h"
-#include "engine/data/split_steps.h"
+#include "engine/data/vocabulary/byte_pair_merger.h"
+#include "engine/data/vocabulary/normal_form.h"
+#include "engine/data/vocabulary/special_tokens.h"
+#include "engine/data/vocabulary/split_steps.h"
 
 namespace trimtab {
 

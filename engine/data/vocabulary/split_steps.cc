@@ -1,11 +1,11 @@
-#include "engine/data/split_steps.h"
+#include "engine/data/vocabulary/split_steps.h"
 
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
-#include "engine/data/hugging_face_json.h"
+#include "engine/data/vocabulary/hugging_face_json.h"
 
 namespace trimtab {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/pattern.h"
+#include "engine/data/vocabulary/pattern.h"
 
 namespace trimtab {
 
