@@ -135,8 +135,8 @@ class SentencePieceTokenizer : public Tokenizer {
     }
     if (place >= pieces_.size()) pieces_.resize(place + 1);
     pieces_[place] = added.special ? "" : added.name;
-    names_.Add(added.name, added.id);
-    if (!added.special) ordinary_names_.Add(added.name, added.id);
+    names_.Add(added.name, added.id, added.rules);
+    if (!added.special) ordinary_names_.Add(added.name, added.id, added.rules);
   }
 
   /// What a piece adds to a text before it.

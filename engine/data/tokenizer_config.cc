@@ -53,6 +53,10 @@ std::vector<AddedToken> AddedTokens(const json& decoder, const std::string& wher
     StrictObject object(value, objects.Where(key));
     object.Text("content", token.name, Need::kRequired);
     object.Boolean("special", token.special);
+    object.Boolean("normalized", token.normalized);
+    object.Boolean("single_word", token.rules.whole_word);
+    object.Boolean("lstrip", token.rules.takes_space_before);
+    object.Boolean("rstrip", token.rules.takes_space_behind);
     if (token.name.empty()) object.Refuse("content", "some text");
     all.push_back(std::move(token));
   }
@@ -116,8 +120,13 @@ std::string ToJsonText(const TokenizerConfig& config) {
   if (config.add_bos_token) root["add_bos_token"] = *config.add_bos_token;
   if (!config.chat_template.empty()) root["chat_template"] = config.chat_template;
   for (const AddedToken& each : config.added_tokens) {
-    root["added_tokens_decoder"][std::to_string(each.id)] = {{"content", each.name},
-                                                             {"special", each.special}};
+    root["added_tokens_decoder"][std::to_string(each.id)] = {
+        {"content", each.name},
+        {"lstrip", each.rules.takes_space_before},
+        {"normalized", each.normalized},
+        {"rstrip", each.rules.takes_space_behind},
+        {"single_word", each.rules.whole_word},
+        {"special", each.special}};
   }
   return root.dump(1) + "\n";
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/vocabulary/special_tokens.h"
+
 namespace trimtab {
 
 inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
@@ -21,6 +23,8 @@ struct AddedToken {
   int32_t id = 0;
   std::string name{};
   bool special = false;
+  NameRules rules{};
+  bool normalized = false;  // its name is found in the text as the vocabulary normalises it
 
   bool operator==(const AddedToken&) const = default;
 };

@@ -2,24 +2,28 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/config/strict_json.h"
-#include "engine/data/byte_alphabet.h"
-#include "engine/data/tokenizer_config.h"
 #include "engine/data/vocabulary/hugging_face_json.h"
+#include "engine/data/vocabulary/token_decoder.h"
 
 namespace trimtab {
 namespace {
 
 using nlohmann::json;
 
+/// A token that is found by its name.
+struct NamedToken {
+  AddedToken token;
+  NameRules rules;
+  bool normalized = true;
+};
+
 class Reader {
  public:
-  Reader(const json& root, const std::string& name, int64_t most_ids)
+  Reader(const json& root, const std::string& name, const TokenizerConfig& config, int64_t most_ids)
       : name_(name), most_ids_(most_ids) {
     StrictObject object(root, name + ": $");
     std::string version = "1.0";
@@ -27,119 +31,56 @@ class Reader {
     object.Choice("version", version, versions);
     object.Find("truncation");
     object.Find("padding");
-    const json* added = object.Find("added_tokens");
-    const json* normalizer = object.Find("normalizer");
-    const json* pre_tokenizer = object.Find("pre_tokenizer", Need::kRequired);
-    const json* post_processor = object.Find("post_processor");
+    const json null;
+    const auto part = [&](const char* key) {
+      const json* value = object.Find(key);
+      return value == nullptr ? &null : value;
+    };
+    const json* added = part("added_tokens");
+    const json* normalizer = part("normalizer");
+    const json* pre_tokenizer = part("pre_tokenizer");
+    const json* post_processor = part("post_processor");
     const json* decoder = object.Find("decoder", Need::kRequired);
     const json* model = object.Find("model", Need::kRequired);
     object.Finish();
-    ReadModel(*model, object.Where("model"));
-    if (added != nullptr) ReadAddedTokens(*added, object.Where("added_tokens"));
-    if (normalizer != nullptr && !normalizer->is_null()) {
-      ReadNormalizer(*normalizer, object.Where("normalizer"));
+    out_.normalizer = Normalizer(*normalizer, object.Where("normalizer"));
+    out_.pre_tokenizer =
+        PreTokenizer(*pre_tokenizer, object.Where("pre_tokenizer"), out_.normalizer.byte_level());
+    const bool byte_level = out_.pre_tokenizer.byte_level();
+    const auto rules = std::make_shared<TokenDecoder>(*decoder, object.Where("decoder"));
+    if (rules->byte_level() != byte_level) {
+      RefuseJson(object.Where("decoder"),
+                 byte_level ? "one with a 'ByteLevel', as the pre_tokenizer has"
+                            : "one without 'ByteLevel', as the pre_tokenizer has none",
+                 *decoder);
     }
-    out_.steps = ReadSplitSteps(*pre_tokenizer, object.Where("pre_tokenizer"));
-    if (post_processor != nullptr && !post_processor->is_null()) {
+    out_.decoder = rules;
+    out_.model = ReadWordModel(*model, object.Where("model"), byte_level);
+    for (const auto& [token, id] : out_.model->ids()) {
+      At(id) = {rules->BytesOf(token), rules->FirstBytesOf(token)};
+    }
+    if (!added->is_null()) ReadAddedTokens(*added, object.Where("added_tokens"));
+    AddTokensOf(config);
+    out_.model->Exclude(out_.special_names);
+    if (!post_processor->is_null()) {
       ReadPostProcessor(*post_processor, object.Where("post_processor"));
     }
-    ReadDecoder(*decoder, object.Where("decoder"));
   }
 
   HuggingFaceVocabulary Take() { return std::move(out_); }
 
  private:
-  void ReadModel(const json& model, const std::string& where) {
-    const std::string type = TypeOf(model, where);
-    if (type != "BPE") RefuseJson(where + ".type", "BPE", model["type"]);
-    StrictObject object(model, where);
-    object.Find("type");
-    for (const char* key : {"dropout", "unk_token"}) {
-      const json* value = object.Find(key);
-      if (value != nullptr && !value->is_null()) object.Refuse(key, "null");
-    }
-    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      const json* value = object.Find(key);
-      if (value != nullptr && !value->is_null() && *value != "") object.Refuse(key, "null or \"\"");
-    }
-    bool fuse_unknown = false;  // of no consequence: every byte has a token
-    object.Boolean("fuse_unk", fuse_unknown);
-    bool byte_fallback = false;
-    object.Boolean("byte_fallback", byte_fallback);
-    if (byte_fallback) object.Refuse("byte_fallback", "false, with a byte-level vocabulary");
-    object.Boolean("ignore_merges", out_.whole_words_first);
-    const json* vocab = object.Find("vocab", Need::kRequired);
-    const json* merges = object.Find("merges", Need::kRequired);
-    object.Finish();
-    ReadVocab(*vocab, object.Where("vocab"));
-    for (int byte = 0; byte < 256; ++byte) {
-      const std::string character = ByteCharacter(static_cast<uint8_t>(byte));
-      const auto found = ids_.find(character);
-      if (found == ids_.end()) {
-        throw InputError(
-            fmt::format("{}: expected a token for each of the 256 bytes; '{}' (0x{:02x}) "
-                        "is missing",
-                        object.Where("vocab"), character, byte));
-      }
-      out_.byte_ids[static_cast<size_t>(byte)] = found->second;
-    }
-    ReadMerges(*merges, object.Where("merges"));
+  std::optional<HuggingFaceVocabulary::Token>& At(int64_t id) {
+    const auto place = static_cast<size_t>(id);
+    if (place >= out_.tokens.size()) out_.tokens.resize(place + 1);
+    return out_.tokens[place];
   }
 
-  void ReadVocab(const json& vocab, const std::string& where) {
-    if (!vocab.is_object()) RefuseJson(where, "an object of tokens and ids", vocab);
-    for (const auto& [token, id] : vocab.items()) {
-      AddToken(token, id, fmt::format("{}[{}]", where, json(token).dump()),
-               BytesOfToken(token).value_or(token));
+  std::optional<int32_t> Find(const std::string& token) const {
+    for (const TokenIds* ids : {&out_.model->ids(), &added_ids_}) {
+      if (const auto found = ids->find(token); found != ids->end()) return found->second;
     }
-  }
-
-  /// A token that is not there yet.
-  void AddToken(const std::string& token, const json& id, const std::string& where,
-                std::string bytes) {
-    if (!id.is_number_integer() || id < 0 || id > kMaxTokenId) {
-      RefuseJson(where, fmt::format("an id from 0 to {}", kMaxTokenId), id);
-    }
-    const auto place = id.get<size_t>();
-    if (place >= out_.tokens.size()) {
-      out_.tokens.resize(place + 1);
-      out_.special.resize(place + 1);
-    }
-    if (out_.tokens[place]) RefuseJson(where, "an id that no other token has", id);
-    out_.tokens[place] = std::move(bytes);
-    ids_[token] = static_cast<int32_t>(place);
-  }
-
-  int32_t IdOf(const std::string& token, const std::string& where) const {
-    const auto found = ids_.find(token);
-    if (found != ids_.end()) return found->second;
-    throw InputError(fmt::format("{}: '{}' is not in $.model.vocab", where, token));
-  }
-
-  void ReadMerges(const json& merges, const std::string& where) {
-    if (!merges.is_array()) RefuseJson(where, "a list of pairs", merges);
-    for (size_t i = 0; i < merges.size(); ++i) {
-      const std::string here = fmt::format("{}[{}]", where, i);
-      const auto [left, right] = ReadPair(merges[i], here);
-      const int32_t merged = IdOf(left + right, here);
-      if (!out_.merges.Add(IdOf(left, here), IdOf(right, here), merged)) {
-        RefuseJson(here, "a pair that was not there before", merges[i]);
-      }
-    }
-  }
-
-  static std::pair<std::string, std::string> ReadPair(const json& merge, const std::string& where) {
-    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      return {merge[0].get<std::string>(), merge[1].get<std::string>()};
-    }
-    if (merge.is_string()) {
-      const auto& pair = merge.get_ref<const std::string&>();
-      const size_t blank = pair.find(' ');
-      if (blank != std::string::npos && pair.find(' ', blank + 1) == std::string::npos) {
-        return {pair.substr(0, blank), pair.substr(blank + 1)};
-      }
-    }
-    RefuseJson(where, "two tokens, as \"a b\" or [\"a\", \"b\"]", merge);
+    return std::nullopt;
   }
 
   void ReadAddedTokens(const json& added, const std::string& where) {
@@ -151,54 +92,69 @@ class Reader {
 
   void ReadAddedToken(const json& added, const std::string& where) {
     StrictObject object(added, where);
+    NamedToken named;
     int64_t id = 0;
-    std::string content;
-    bool special = false;
-    bool normalized = true;
     object.Integer("id", id, 0, kMaxTokenId, Need::kRequired);
-    object.Text("content", content, Need::kRequired);
-    object.Boolean("special", special);
-    object.Boolean("normalized", normalized);
-    for (const char* key : {"single_word", "lstrip", "rstrip"}) {
-      bool value = false;
-      object.Boolean(key, value);
-      if (value) object.Refuse(key, "false");
-    }
+    object.Text("content", named.token.name, Need::kRequired);
+    object.Boolean("special", named.token.special);
+    object.Boolean("normalized", named.normalized);
+    object.Boolean("single_word", named.rules.whole_word);
+    object.Boolean("lstrip", named.rules.takes_space_before);
+    object.Boolean("rstrip", named.rules.takes_space_behind);
     object.Finish();
-    if (content.empty()) object.Refuse("content", "some text");
-    if (id >= most_ids_) {
+    if (named.token.name.empty()) object.Refuse("content", "some text");
+    named.token.id = static_cast<int32_t>(id);
+    Add(named, object.Where("id"));
+  }
+
+  /// What is said beside the file: tokens that it lacks, and which of its own are special.
+  void AddTokensOf(const TokenizerConfig& config) {
+    const std::string where = fmt::format("{}: $.added_tokens, with those of the {} beside it",
+                                          name_, kTokenizerConfigFile);
+    for (const AddedToken& each : config.added_tokens) {
+      if (added_ids_.contains(each.name)) continue;
+      Add({.token = each, .rules = each.rules, .normalized = each.normalized}, where);
+    }
+    for (const std::string& name : {config.bos_token, config.eos_token}) {
+      const std::optional<int32_t> id = Find(name);
+      if (!id || out_.special_ids.contains(name)) continue;
+      Add({.token = {.id = *id, .name = name, .special = true}, .rules = {}, .normalized = false},
+          where);
+    }
+  }
+
+  void Add(const NamedToken& named, const std::string& where) {
+    const AddedToken& token = named.token;
+    if (token.id >= most_ids_) {
       ++out_.left_out;
       return;
     }
-    const auto known = ids_.find(content);
-    if (known == ids_.end()) {
-      AddToken(content, id, object.Where("id"), content);
-    } else if (known->second != id) {
-      object.Refuse("id", fmt::format("{}, as in $.model.vocab", known->second));
+    const std::optional<int32_t> known = Find(token.name);
+    std::optional<HuggingFaceVocabulary::Token>& place = At(token.id);
+    if (known ? *known != token.id : place.has_value()) {
+      throw InputError(fmt::format(
+          "{}: expected {}, got {} for '{}'", where,
+          known ? fmt::format("{}, as in $.model.vocab", *known) : "an id that no other token has",
+          token.id, token.name));
     }
-    const auto place = static_cast<size_t>(id);
-    out_.tokens[place] = content;
-    out_.special[place] = special;
-    if (special) out_.special_names.push_back(content);
+    added_ids_[token.name] = token.id;
+    const std::string name = named.normalized ? out_.normalizer.Apply(token.name) : token.name;
+    place = {.special = token.special};
+    if (!token.special) {
+      // A name in the alphabet of bytes ("\u00f1") is characters all the same.
+      const TokenDecoder& rules = *out_.decoder;
+      place->bytes = rules.byte_level() ? token.name : rules.BytesOf(name);
+      place->first_bytes = rules.byte_level() ? token.name : rules.FirstBytesOf(name);
+    } else {
+      if (out_.special_ids.emplace(token.name, token.id).second) {
+        out_.special_names.push_back(token.name);
+      }
+    }
     HuggingFaceVocabulary::Added& group =
-        normalized ? out_.after_normalizing : out_.before_normalizing;
-    group.all.Add(content, static_cast<int32_t>(id));
-    if (!special) group.not_special.Add(content, static_cast<int32_t>(id));
-  }
-
-  void ReadNormalizer(const json& normalizer, const std::string& where) {
-    const std::string type = TypeOf(normalizer, where);
-    if (type == "Sequence") {
-      ForEachOf(normalizer, where, "normalizers",
-                [this](const json& each, const std::string& here) { ReadNormalizer(each, here); });
-      return;
-    }
-    const std::optional<NormalForm> form = NormalFormOf(type);
-    if (!form) RefuseJson(where + ".type", "NFC, NFD, NFKC, NFKD or Sequence", normalizer["type"]);
-    StrictObject object(normalizer, where);
-    object.Find("type");
-    object.Finish();
-    out_.normal_forms.push_back(*form);
+        named.normalized ? out_.after_normalizing : out_.before_normalizing;
+    if (name.empty()) return;
+    group.all.Add(name, token.id, named.rules);
+    if (!token.special) group.not_special.Add(name, token.id, named.rules);
   }
 
   void ReadPostProcessor(const json& post, const std::string& where) {
@@ -237,44 +193,34 @@ class Reader {
       }
       if (last) continue;
       StrictObject special(*token, item.Where("SpecialToken"));
-      std::string id;
-      special.Text("id", id, Need::kRequired);
+      std::string name;
+      special.Text("id", name, Need::kRequired);
       special.Find("type_id");
       special.Finish();
-      out_.prompt_prefix.push_back(IdOf(id, special.Where("id")));
-    }
-  }
-
-  void ReadDecoder(const json& decoder, const std::string& where) {
-    const std::string type = TypeOf(decoder, where);
-    if (type == "Sequence") {
-      ForEachOf(decoder, where, "decoders",
-                [this](const json& each, const std::string& here) { ReadDecoder(each, here); });
-    } else if (type != "ByteLevel") {
-      RefuseJson(where + ".type", "ByteLevel", decoder["type"]);
+      const std::optional<int32_t> id = Find(name);
+      if (!id) special.Refuse("id", "a token of $.model.vocab or $.added_tokens");
+      out_.prompt_prefix.push_back(*id);
     }
   }
 
   const std::string& name_;
   const int64_t most_ids_;
   HuggingFaceVocabulary out_;
-  std::unordered_map<std::string, int32_t> ids_;
+  TokenIds added_ids_;
 };
 
 }  // namespace
 
 std::optional<int32_t> HuggingFaceVocabulary::SpecialId(std::string_view name) const {
-  for (const Added* group : {&before_normalizing, &after_normalizing}) {
-    const std::optional<int32_t> id = group->all.Find(name);
-    if (id && special[static_cast<size_t>(*id)]) return id;
-  }
-  return std::nullopt;
+  const auto found = special_ids.find(name);
+  if (found == special_ids.end()) return std::nullopt;
+  return found->second;
 }
 
 HuggingFaceVocabulary ReadHuggingFaceVocabulary(const std::string& text, const std::string& name,
-                                                int64_t most_ids) {
+                                                const TokenizerConfig& config, int64_t most_ids) {
   const json root = ParseJsonText(text, name);
-  return Reader(root, name, most_ids).Take();
+  return Reader(root, name, config, most_ids).Take();
 }
 
 }  // namespace trimtab

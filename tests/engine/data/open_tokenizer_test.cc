@@ -118,8 +118,10 @@ TEST(OpenTokenizer, AddsTokensThatTheConfigurationDoesNotHave) {
       "c.json");
   ReadAddedTokens(R"({"<x>": 9, "<|z|>": 10, "word": 11})", "a.json", config);
   EXPECT_EQ(config.added_tokens,
-            (std::vector<AddedToken>{
-                {7, "y", true}, {9, "<x>", false}, {10, "<|z|>", true}, {11, "word", false}}));
+            (std::vector<AddedToken>{{7, "y", true},
+                                     {9, "<x>", false, {.takes_space_before = true}},
+                                     {10, "<|z|>", true},
+                                     {11, "word", false}}));
   EXPECT_EQ(ReadTokenizerConfig(ToJsonText(config), "c.json"), config);
   for (const char* bad : {"[]", R"({"x": -1})", R"({"x": "1"})", R"({"": 1})"}) {
     EXPECT_TRUE(MessageOf<InputError>([&] {
