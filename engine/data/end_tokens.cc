@@ -24,7 +24,7 @@ int32_t EndToken(const json& id, const std::string& where, int64_t vocab_size) {
 }  // namespace
 
 std::vector<int32_t> ReadEndTokens(const std::string& folder, int64_t vocab_size) {
-  for (const char* name : {kGenerationConfigFile, kModelFile}) {
+  for (const char* name : {kGenerationConfigFile, kModelFile, kSourceConfigFile}) {
     const std::string path = (std::filesystem::path(folder) / name).string();
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) continue;

@@ -12,11 +12,14 @@ namespace {
 class HuggingFaceTokenizer : public Tokenizer {
  public:
   HuggingFaceTokenizer(std::string content, HuggingFaceVocabulary vocabulary,
-                       TokenizerConfig config)
-      : content_(std::move(content)),
+                       TokenizerConfig config, std::vector<TokenizerFile> files)
+      : files_(std::move(files)),
         vocabulary_(std::move(vocabulary)),
         config_(std::move(config)),
-        eod_(*vocabulary_.SpecialId(config_.eos_token)) {}
+        eod_(*vocabulary_.SpecialId(config_.eos_token)) {
+    if (!files_.empty()) return;
+    files_ = {{"tokenizer.json", std::move(content)}, {kTokenizerConfigFile, ToJsonText(config_)}};
+  }
 
   void Encode(std::string_view text, SpecialNames names,
               std::vector<int32_t>& tokens) const override {
@@ -73,9 +76,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return std::ssize(vocabulary_.tokens); }
   int32_t eod_id() const override { return eod_; }
   std::string name() const override { return "hugging-face"; }
-  std::vector<TokenizerFile> files() const override {
-    return {{"tokenizer.json", content_}, {kTokenizerConfigFile, ToJsonText(config_)}};
-  }
+  std::vector<TokenizerFile> files() const override { return files_; }
 
  private:
   /// The token of this id; null where there is none.
@@ -85,7 +86,7 @@ class HuggingFaceTokenizer : public Tokenizer {
     return token ? &*token : nullptr;
   }
 
-  std::string content_;
+  std::vector<TokenizerFile> files_;
   HuggingFaceVocabulary vocabulary_;
   TokenizerConfig config_;
   int32_t eod_ = 0;
@@ -124,14 +125,15 @@ std::vector<int32_t> PromptPrefix(const HuggingFaceVocabulary& vocabulary, const
 }  // namespace
 
 std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const std::string& path,
-                                                    TokenizerConfig config, int64_t most_ids) {
+                                                    TokenizerConfig config, int64_t most_ids,
+                                                    std::vector<TokenizerFile> files) {
   HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path, config, most_ids);
   WarnOfLeftOut(vocabulary.left_out, path, most_ids);
   config.eos_token = EndOfDocument(vocabulary, path, config.eos_token);
   config.added_tokens.clear();  // the vocabulary says them itself
   vocabulary.prompt_prefix = PromptPrefix(vocabulary, path, config);
   return std::make_unique<HuggingFaceTokenizer>(std::move(content), std::move(vocabulary),
-                                                std::move(config));
+                                                std::move(config), std::move(files));
 }
 
 }  // namespace trimtab

@@ -11,6 +11,8 @@
 namespace trimtab {
 
 inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
+/// The names of the tokens that end a document, begin a text and so on: what older files say alone.
+inline constexpr char kSpecialTokensFile[] = "special_tokens_map.json";
 /// Ids by name: what older programs wrote of the tokens that came later.
 inline constexpr char kAddedTokensFile[] = "added_tokens.json";
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -32,18 +33,19 @@ void ReadVocab(const json& vocab, const std::string& where, TokenIds& ids) {
   }
 }
 
-std::pair<std::string, std::string> ReadPair(const json& merge, const std::string& where) {
+/// The two tokens of a merge; nothing where it is not written as such.
+std::optional<std::pair<std::string_view, std::string_view>> PairOf(const json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+    return std::pair<std::string_view, std::string_view>(merge[0].get_ref<const std::string&>(),
+                                                         merge[1].get_ref<const std::string&>());
   }
-  if (merge.is_string()) {
-    const auto& pair = merge.get_ref<const std::string&>();
-    const size_t blank = pair.find(' ');
-    if (blank != std::string::npos && pair.find(' ', blank + 1) == std::string::npos) {
-      return {pair.substr(0, blank), pair.substr(blank + 1)};
-    }
+  if (!merge.is_string()) return std::nullopt;
+  const std::string_view pair = merge.get_ref<const std::string&>();
+  const size_t blank = pair.find(' ');
+  if (blank == std::string_view::npos || pair.find(' ', blank + 1) != std::string_view::npos) {
+    return std::nullopt;
   }
-  RefuseJson(where, "two tokens, as \"a b\" or [\"a\", \"b\"]", merge);
+  return std::pair(pair.substr(0, blank), pair.substr(blank + 1));
 }
 
 }  // namespace
@@ -122,20 +124,20 @@ void BytePairModel::RequireEveryCharacter(const std::string& where) const {
       where));
 }
 
-int32_t BytePairModel::IdOf(const std::string& token, const std::string& where) const {
-  const auto found = ids_.find(token);
-  if (found != ids_.end()) return found->second;
-  throw InputError(fmt::format("{}: '{}' is not in $.model.vocab", where, token));
-}
-
 void BytePairModel::ReadMerges(const json& merges, const std::string& where) {
   if (!merges.is_array()) RefuseJson(where, "a list of pairs", merges);
   for (size_t i = 0; i < merges.size(); ++i) {
-    const std::string here = fmt::format("{}[{}]", where, i);
-    const auto [left, right] = ReadPair(merges[i], here);
-    const int32_t merged = IdOf(left + right, here);
-    if (!merges_.Add(IdOf(left, here), IdOf(right, here), merged)) {
-      RefuseJson(here, "a pair that was not there before", merges[i]);
+    const auto here = [&] { return fmt::format("{}[{}]", where, i); };
+    const auto pair = PairOf(merges[i]);
+    if (!pair) RefuseJson(here(), "two tokens, as \"a b\" or [\"a\", \"b\"]", merges[i]);
+    const auto id_of = [&](std::string_view token) {
+      const auto found = ids_.find(token);
+      if (found != ids_.end()) return found->second;
+      throw InputError(fmt::format("{}: '{}' is not in $.model.vocab", here(), token));
+    };
+    const int32_t merged = id_of(std::string(pair->first).append(pair->second));
+    if (!merges_.Add(id_of(pair->first), id_of(pair->second), merged)) {
+      RefuseJson(here(), "a pair that was not there before", merges[i]);
     }
   }
 }

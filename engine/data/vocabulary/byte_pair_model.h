@@ -25,7 +25,6 @@ class BytePairModel : public WordModel {
   void ReadMerges(const nlohmann::json& merges, const std::string& where);
   void RequireEveryCharacter(const std::string& where) const;
   std::string BytesOfWord(const std::string& token) const;
-  int32_t IdOf(const std::string& token, const std::string& where) const;
   /// The ids of the bytes of a character that is no token; false where one of them is none either.
   bool AppendBytes(std::string_view character, std::vector<int32_t>& symbols) const;
 

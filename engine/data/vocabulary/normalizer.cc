@@ -120,7 +120,7 @@ void Normalizer::Read(const json& step, const std::string& where) {
   } else {
     RefuseJson(where + ".type",
                "NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, StripAccents, Lowercase, ByteLevel "
-               "or Sequence",
+               "or Sequence; or a tokenizer.model beside the file, which is read instead",
                step["type"]);
   }
   object.Finish();

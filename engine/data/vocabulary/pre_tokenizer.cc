@@ -195,7 +195,8 @@ void PreTokenizer::ReadOfOneKey(const json& step, const std::string& type,
   } else {
     RefuseJson(where + ".type",
                "ByteLevel, Metaspace, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, "
-               "CharDelimiterSplit or Sequence",
+               "CharDelimiterSplit or Sequence; or a tokenizer.model beside the file, which is "
+               "read instead",
                step["type"]);
   }
   object.Finish();

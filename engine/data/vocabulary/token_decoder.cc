@@ -129,7 +129,8 @@ void TokenDecoder::Read(const json& step, const std::string& where) {
     });
   } else {
     RefuseJson(where + ".type",
-               "ByteLevel, ByteFallback, Metaspace, Replace, Fuse, Strip or Sequence",
+               "ByteLevel, ByteFallback, Metaspace, Replace, Fuse, Strip or Sequence; or a "
+               "tokenizer.model beside the file, which is read instead",
                step["type"]);
   }
   object.Finish();

@@ -15,7 +15,9 @@ std::unique_ptr<WordModel> ReadWordModel(const nlohmann::json& model, const std:
   const std::string type = TypeOf(model, where);
   if (type == "BPE") return std::make_unique<BytePairModel>(model, where, byte_level);
   if (type == "Unigram") return std::make_unique<UnigramModel>(model, where, byte_level);
-  RefuseJson(where + ".type", "BPE or Unigram", model["type"]);
+  RefuseJson(where + ".type",
+             "BPE or Unigram; or a tokenizer.model beside the file, which is read instead",
+             model["type"]);
 }
 
 std::string ByteToken(int byte) { return fmt::format("<0x{:02X}>", byte); }

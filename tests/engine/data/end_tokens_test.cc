@@ -13,6 +13,8 @@ using Ids = std::vector<int32_t>;
 TEST(EndTokens, AreThoseOfTheGenerationOrElseOfTheModel) {
   const std::string folder = ScratchFolder();
   EXPECT_EQ(ReadEndTokens(folder, 10), Ids());
+  WriteBytes(folder + "/source_config.json", R"({"eos_token_id": 3})");
+  EXPECT_EQ(ReadEndTokens(folder, 10), Ids({3}));
   WriteBytes(folder + "/config.json", R"({"model_type": "llama", "eos_token_id": 2})");
   EXPECT_EQ(ReadEndTokens(folder, 10), Ids({2}));
   WriteBytes(folder + "/generation_config.json", R"({"eos_token_id": null, "top_p": 0.9})");

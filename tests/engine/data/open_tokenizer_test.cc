@@ -76,6 +76,27 @@ TEST(OpenTokenizer, FindsTheTokenizerOfADataset) {
   EXPECT_THROW(OpenDatasetTokenizer(folder + "/none"), InputError);
 }
 
+TEST(OpenTokenizer, HandsOnWhatIsBesideAVocabularyAndNoOther) {
+  const std::string folder = ScratchFolder();
+  const std::string vocabulary = VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2");
+  WriteBytes(folder + "/tokenizer.json", vocabulary);
+  WriteBytes(folder + "/mine.json", vocabulary);
+  WriteBytes(folder + "/tokenizer.model", "damaged");
+  WriteBytes(folder + "/special_tokens_map.json", R"({"eos_token": {"content": "<|end|>"}})");
+  WriteBytes(folder + "/chat_template.jinja", "{{ x }}");
+  for (const char* name : {"/tokenizer.json", "/mine.json"}) {
+    const auto tokenizer = OpenTokenizer(folder + name);
+    EXPECT_EQ(tokenizer->eod_id(), *tokenizer->SpecialId("<|end|>"));
+    std::map<std::string, std::string> files;
+    for (const TokenizerFile& file : tokenizer->files()) files[file.name] = file.content;
+    EXPECT_EQ(files, (std::map<std::string, std::string>{
+                         {"tokenizer.json", vocabulary},
+                         {"special_tokens_map.json", R"({"eos_token": {"content": "<|end|>"}})"},
+                         {"chat_template.jinja", "{{ x }}"}}))
+        << name;
+  }
+}
+
 TEST(OpenTokenizer, ReadsTheFilesOfGpt2) {
   const std::string folder = ScratchFolder();
   const nlohmann::json whole =
@@ -105,7 +126,12 @@ TEST(OpenTokenizer, ReadsTheFilesOfGpt2) {
   EXPECT_EQ(read->prompt_prefix(), std::vector<int32_t>{read->eod_id()});
   EXPECT_EQ(read->SpecialId("<|start|>"), expected->SpecialId("<|start|>"));
   for (const std::string& line : ManyScripts()) EXPECT_EQ(Ids(*read, line), Ids(*expected, line));
-  EXPECT_EQ(ReadTokenizerFiles(folder).at(0).name, "tokenizer.json");
+  // They are handed on as they are.
+  WriteTokenizer(*read, folder + "/copy");
+  for (const char* name : {"/vocab.json", "/merges.txt", "/tokenizer_config.json"}) {
+    EXPECT_EQ(ReadBytes(folder + "/copy" + name), ReadBytes(folder + name)) << name;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder + "/copy/tokenizer.json"));
   WriteBytes(folder + "/merges.txt", "ab\n");
   EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer(folder); }),
             folder + "/merges.txt: 'ab'; expected two tokens a line");
