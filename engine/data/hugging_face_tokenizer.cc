@@ -130,7 +130,6 @@ std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const s
   HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path, config, most_ids);
   WarnOfLeftOut(vocabulary.left_out, path, most_ids);
   config.eos_token = EndOfDocument(vocabulary, path, config.eos_token);
-  config.added_tokens.clear();  // the vocabulary says them itself
   vocabulary.prompt_prefix = PromptPrefix(vocabulary, path, config);
   return std::make_unique<HuggingFaceTokenizer>(std::move(content), std::move(vocabulary),
                                                 std::move(config), std::move(files));

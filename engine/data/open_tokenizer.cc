@@ -104,11 +104,12 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source, int64_t most
   }
   std::string content = ReadTextFile(file.string(), kMaxJsonBytes);
   std::vector<TokenizerFile> files = FilesOf(file, content);
+  TokenizerConfig config = ConfigBeside(file);
   if (file.filename() == kVocabFile) {
     const std::string merges = (file.parent_path() / kMergesFile).string();
-    content = TokenizerJsonOf(content, file.string(), ReadTextFile(merges, kMaxJsonBytes), merges);
+    content = TokenizerJsonOf(content, file.string(), ReadTextFile(merges, kMaxJsonBytes), merges,
+                              config);
   }
-  TokenizerConfig config = ConfigBeside(file);
   if (extension == ".json") {
     return MakeHuggingFaceTokenizer(std::move(content), file.string(), std::move(config), most_ids,
                                     std::move(files));

@@ -78,6 +78,12 @@ TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& 
     object.Boolean("add_bos_token", add);
     config.add_bos_token = add;
   }
+  const json* name = object.Find("tokenizer_class");
+  if (name != nullptr && !name->is_null()) object.Text("tokenizer_class", config.tokenizer_class);
+  const json* space = object.Find("add_prefix_space");
+  if (space != nullptr && !space->is_null()) {
+    object.Boolean("add_prefix_space", config.add_prefix_space);
+  }
   const json* templates = object.Find("chat_template");
   if (templates != nullptr && !templates->is_null()) {
     config.chat_template = TemplateText(object, *templates);
@@ -119,6 +125,8 @@ std::string ToJsonText(const TokenizerConfig& config) {
   if (!config.bos_token.empty()) root["bos_token"] = config.bos_token;
   if (config.add_bos_token) root["add_bos_token"] = *config.add_bos_token;
   if (!config.chat_template.empty()) root["chat_template"] = config.chat_template;
+  if (!config.tokenizer_class.empty()) root["tokenizer_class"] = config.tokenizer_class;
+  if (config.add_prefix_space) root["add_prefix_space"] = true;
   for (const AddedToken& each : config.added_tokens) {
     root["added_tokens_decoder"][std::to_string(each.id)] = {
         {"content", each.name},

@@ -37,6 +37,8 @@ struct TokenizerConfig {
   std::string bos_token{};              // and of the one that begins a text
   std::optional<bool> add_bos_token{};  // whether prompts begin with the id that begins a text
   std::string chat_template{};          // in Jinja
+  std::string tokenizer_class{};        // of transformers
+  bool add_prefix_space = false;        // of vocab.json and merges.txt, which do not say it
   std::vector<AddedToken> added_tokens{};
 
   bool operator==(const TokenizerConfig&) const = default;

@@ -13,6 +13,10 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kQwen2Pattern[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 /// The lines of merges.txt, of which the first may say a version.
 json MergesOf(std::string_view text) {
   json merges = json::array();
@@ -29,10 +33,42 @@ json MergesOf(std::string_view text) {
   return merges;
 }
 
+json ByteLevel(bool space_first, bool use_regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", space_first}, {"use_regex", use_regex}};
+}
+
+/// Adds how words are found, which these files do not say themselves.
+void AddRulesOf(const TokenizerConfig& config, const std::string& vocab_path, json& root) {
+  std::string name = config.tokenizer_class;
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  if (name == "Qwen2Tokenizer") {
+    root["normalizer"] = {{"type", "NFC"}};
+    const json split = {{"type", "Split"},
+                        {"pattern", {{"Regex", kQwen2Pattern}}},
+                        {"behavior", "Isolated"},
+                        {"invert", false}};
+    root["pre_tokenizer"] = {{"type", "Sequence"},
+                             {"pretokenizers", {split, ByteLevel(config.add_prefix_space, false)}}};
+    return;
+  }
+  for (const char* known : {"", "GPT2Tokenizer", "CodeGenTokenizer", "GPTNeoXTokenizer"}) {
+    if (name == known) {
+      root["pre_tokenizer"] = ByteLevel(config.add_prefix_space, true);
+      return;
+    }
+  }
+  throw InputError(fmt::format(
+      "{}: words as {} finds them; expected GPT2Tokenizer, CodeGenTokenizer, "
+      "GPTNeoXTokenizer or Qwen2Tokenizer, or a tokenizer.json beside it, which is read "
+      "instead",
+      vocab_path, config.tokenizer_class));
+}
+
 }  // namespace
 
 std::string TokenizerJsonOf(const std::string& vocab, const std::string& vocab_path,
-                            const std::string& merges, const std::string& merges_path) {
+                            const std::string& merges, const std::string& merges_path,
+                            const TokenizerConfig& config) {
   const json tokens = ParseJsonText(vocab, vocab_path);
   if (!tokens.is_object()) {
     throw InputError(fmt::format("{}: $: expected an object of tokens and ids, got {}", vocab_path,
@@ -54,13 +90,11 @@ std::string TokenizerJsonOf(const std::string& vocab, const std::string& vocab_p
     if (made.contains(token)) continue;
     added.push_back({{"id", id}, {"content", token}, {"normalized", false}, {"special", true}});
   }
-  const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
-  return json{{"added_tokens", added},
-              {"pre_tokenizer", byte_level},
-              {"decoder", byte_level},
-              {"model", {{"type", "BPE"}, {"vocab", tokens}, {"merges", pairs}}}}
-             .dump(1) +
-         "\n";
+  json root = {{"added_tokens", added},
+               {"decoder", ByteLevel(false, true)},
+               {"model", {{"type", "BPE"}, {"vocab", tokens}, {"merges", pairs}}}};
+  AddRulesOf(config, vocab_path, root);
+  return root.dump(1) + "\n";
 }
 
 }  // namespace trimtab

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/config/strict_json.h"
 #include "engine/data/vocabulary/hugging_face_json.h"
 #include "engine/data/vocabulary/token_decoder.h"
@@ -24,7 +25,7 @@ struct NamedToken {
 class Reader {
  public:
   Reader(const json& root, const std::string& name, const TokenizerConfig& config, int64_t most_ids)
-      : name_(name), most_ids_(most_ids) {
+      : name_(name), config_(config), most_ids_(most_ids) {
     StrictObject object(root, name + ": $");
     std::string version = "1.0";
     const std::string versions[] = {"1.0"};
@@ -60,7 +61,7 @@ class Reader {
       At(id) = {rules->BytesOf(token), rules->FirstBytesOf(token)};
     }
     if (!added->is_null()) ReadAddedTokens(*added, object.Where("added_tokens"));
-    AddTokensOf(config);
+    AddTokensBeside();
     out_.model->Exclude(out_.special_names);
     if (!post_processor->is_null()) {
       ReadPostProcessor(*post_processor, object.Where("post_processor"));
@@ -104,18 +105,34 @@ class Reader {
     object.Finish();
     if (named.token.name.empty()) object.Refuse("content", "some text");
     named.token.id = static_cast<int32_t>(id);
+    // Whatever the file says: no text may have the end of a document in it.
+    named.token.special = named.token.special || named.token.name == config_.eos_token ||
+                          named.token.name == config_.bos_token;
     Add(named, object.Where("id"));
   }
 
-  /// What is said beside the file: tokens that it lacks, and which of its own are special.
-  void AddTokensOf(const TokenizerConfig& config) {
-    const std::string where = fmt::format("{}: $.added_tokens, with those of the {} beside it",
-                                          name_, kTokenizerConfigFile);
-    for (const AddedToken& each : config.added_tokens) {
+  /// True if the id of a token that is said beside the file has another name there, or the name
+  /// another id.
+  bool Contradicts(const AddedToken& token) const {
+    if (const std::optional<int32_t> known = Find(token.name)) return *known != token.id;
+    const auto place = static_cast<size_t>(token.id);
+    return place < out_.tokens.size() && out_.tokens[place].has_value();
+  }
+
+  /// Adds tokens that are said beside the file, which may lack them or not say that they are
+  /// special.
+  void AddTokensBeside() {
+    const std::string where = name_ + ": $.added_tokens";
+    for (const AddedToken& each : config_.added_tokens) {
       if (added_ids_.contains(each.name)) continue;
+      if (Contradicts(each)) {
+        LogWarning("{}: '{}' with the id {}, of what is beside it, contradicts it: left out", where,
+                   each.name, each.id);
+        continue;
+      }
       Add({.token = each, .rules = each.rules, .normalized = each.normalized}, where);
     }
-    for (const std::string& name : {config.bos_token, config.eos_token}) {
+    for (const std::string& name : {config_.bos_token, config_.eos_token}) {
       const std::optional<int32_t> id = Find(name);
       if (!id || out_.special_ids.contains(name)) continue;
       Add({.token = {.id = *id, .name = name, .special = true}, .rules = {}, .normalized = false},
@@ -204,6 +221,7 @@ class Reader {
   }
 
   const std::string& name_;
+  const TokenizerConfig& config_;
   const int64_t most_ids_;
   HuggingFaceVocabulary out_;
   TokenIds added_ids_;

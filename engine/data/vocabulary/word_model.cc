@@ -12,7 +12,12 @@ namespace trimtab {
 
 std::unique_ptr<WordModel> ReadWordModel(const nlohmann::json& model, const std::string& where,
                                          bool byte_level) {
-  const std::string type = TypeOf(model, where);
+  std::string type;
+  if (model.is_object() && !model.contains("type") && model.contains("vocab")) {
+    type = model.contains("merges") ? "BPE" : "Unigram";  // what older files leave out
+  } else {
+    type = TypeOf(model, where);
+  }
   if (type == "BPE") return std::make_unique<BytePairModel>(model, where, byte_level);
   if (type == "Unigram") return std::make_unique<UnigramModel>(model, where, byte_level);
   RefuseJson(where + ".type",

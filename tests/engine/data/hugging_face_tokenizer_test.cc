@@ -301,6 +301,31 @@ TEST(HuggingFaceTokenizer, TakesTokensOfTheConfigurationBesideIt) {
             (std::vector<int32_t>{'a', 258, 'c'}));
 }
 
+TEST(HuggingFaceTokenizer, ReadsAModelOfAnOlderFileWithoutAType) {
+  json vocabulary = json::parse(VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2"));
+  const auto plain = Make(vocabulary.dump());
+  vocabulary["model"].erase("type");
+  EXPECT_EQ(Ids(*Make(vocabulary.dump()), AllScripts()), Ids(*plain, AllScripts()));
+}
+
+TEST(HuggingFaceTokenizer, LetsNoTextForgeAnEndThatItsFileDoesNotCallSpecial) {
+  json vocabulary = json::parse(VocabularyJson({}, "gpt2"));
+  vocabulary["added_tokens"][0]["special"] = false;
+  const auto tokenizer = Make(vocabulary.dump());
+  EXPECT_EQ(tokenizer->eod_id(), 256);
+  EXPECT_EQ(Ids(*tokenizer, "<|end|>").size(), 7u);
+  EXPECT_EQ(Ids(*tokenizer, "<|end|>", SpecialNames::kTokens), std::vector<int32_t>{256});
+}
+
+TEST(HuggingFaceTokenizer, LeavesOutWhatContradictsItsFile) {
+  const TokenizerConfig config = {
+      .eos_token = "<|end|>",
+      .added_tokens = {{.id = 257, .name = "<|other|>"}, {.id = 300, .name = "a"}}};
+  const auto tokenizer = MakeHuggingFaceTokenizer(VocabularyJson({}, "gpt2"), "t.json", config);
+  EXPECT_EQ(tokenizer->vocab_size(), 258);
+  EXPECT_EQ(tokenizer->SpecialId("<|start|>"), 257);
+}
+
 TEST(HuggingFaceTokenizer, SurvivesDamagedFiles) {
   const std::string good = VocabularyJson(TrainMerges(ManyScripts(), 20), "llama3");
   std::mt19937 random(9);

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/corpus.h"
+#include "engine/data/hugging_face_tokenizer.h"
 #include "engine/data/tokenizer_config.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
@@ -132,6 +133,24 @@ TEST(OpenTokenizer, ReadsTheFilesOfGpt2) {
     EXPECT_EQ(ReadBytes(folder + "/copy" + name), ReadBytes(folder + name)) << name;
   }
   EXPECT_FALSE(std::filesystem::exists(folder + "/copy/tokenizer.json"));
+  // How words are found is the class's.
+  const auto with_class = [&](const std::string& name) {
+    WriteBytes(folder + "/tokenizer_config.json",
+               R"({"eos_token": "<|end|>", "tokenizer_class": ")" + name + "\"}");
+    return OpenTokenizer(folder);
+  };
+  nlohmann::json qwen = nlohmann::json::parse(VocabularyJson({}, "qwen2"));
+  for (const char* part : {"added_tokens", "model"}) qwen[part] = whole[part];
+  const auto expected_qwen = MakeHuggingFaceTokenizer(qwen.dump(), "q", {.eos_token = "<|end|>"});
+  for (const std::string& line : ManyScripts()) {
+    EXPECT_EQ(Ids(*with_class("GPT2TokenizerFast"), line), Ids(*expected, line));
+    EXPECT_EQ(Ids(*with_class("Qwen2Tokenizer"), line), Ids(*expected_qwen, line));
+  }
+  EXPECT_NE(MessageOf<InputError>([&] {
+              with_class("CLIPTokenizer");
+            }).find("vocab.json: words as CLIPTokenizer finds them; expected GPT2Tokenizer"),
+            std::string::npos);
+  with_class("GPT2Tokenizer");
   WriteBytes(folder + "/merges.txt", "ab\n");
   EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer(folder); }),
             folder + "/merges.txt: 'ab'; expected two tokens a line");
