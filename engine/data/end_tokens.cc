@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -43,8 +45,16 @@ std::vector<int32_t> ReadEndTokens(const std::string& folder, int64_t vocab_size
   return {};
 }
 
-std::string EndTokensText(const std::vector<int32_t>& tokens) {
-  return json{{kKey, tokens}}.dump(1) + "\n";
+std::map<std::string, std::string> ReadGenerationFiles(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* name : {kGenerationConfigFile, kModelFile, kSourceConfigFile}) {
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) continue;
+    const char* kept = name == std::string_view(kModelFile) ? kSourceConfigFile : name;
+    files.emplace(kept, ReadTextFile(path.string(), kMaxJsonBytes));
+  }
+  return files;
 }
 
 }  // namespace trimtab

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ inline constexpr char kSourceConfigFile[] = "source_config.json";
 /// InputError with file and JSON path for what is no id of a vocabulary of `vocab_size`.
 std::vector<int32_t> ReadEndTokens(const std::string& folder, int64_t vocab_size);
 
-/// A generation_config.json that says these and nothing else.
-std::string EndTokensText(const std::vector<int32_t>& tokens);
+/// The files of `folder` that say such things, as they are, by the names under which a checkpoint
+/// keeps them: kGenerationConfigFile and kSourceConfigFile. Throws InputError.
+std::map<std::string, std::string> ReadGenerationFiles(const std::string& folder);
 
 }  // namespace trimtab

@@ -10,12 +10,10 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/config/model_differences.h"
 #include "engine/config/rules.h"
-#include "engine/config/strict_json.h"
 #include "engine/data/dataset.h"
 #include "engine/data/end_tokens.h"
 #include "engine/data/open_tokenizer.h"
@@ -223,15 +221,6 @@ bool SameVocabulary(const std::vector<TokenizerFile>& files,
   });
 }
 
-/// Adds `folder`/`from` as `name`, where it is there.
-void AddIfThere(const std::string& folder, const char* from, const char* name,
-                std::map<std::string, std::string>& files) {
-  const std::filesystem::path path = std::filesystem::path(folder) / from;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return;
-  files.emplace(name, ReadTextFile(path.string(), kMaxJsonBytes));
-}
-
 /// The tokenizer of the data, or else of what the run begins with; and unless the data's vocabulary
 /// is another, what the latter says of its tokens.
 std::map<std::string, std::string> TokenizerFiles(const RunConfig& run,
@@ -245,9 +234,7 @@ std::map<std::string, std::string> TokenizerFiles(const RunConfig& run,
   if (!begin.empty() && (files.empty() || SameVocabulary(files, of_begin))) {
     files = of_begin;  // with all that is said beside it
     if (!files.empty()) ReadEndTokens(begin, run.model.vocab_size);  // refuses ids that are none
-    AddIfThere(begin, kGenerationConfigFile, kGenerationConfigFile, by_name);
-    AddIfThere(begin, "config.json", kSourceConfigFile, by_name);
-    AddIfThere(begin, kSourceConfigFile, kSourceConfigFile, by_name);
+    by_name = ReadGenerationFiles(begin);
   }
   for (TokenizerFile& file : files) by_name.emplace(file.name, std::move(file.content));
   return by_name;

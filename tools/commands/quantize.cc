@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -9,7 +8,6 @@
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
-#include "engine/config/strict_json.h"
 #include "engine/data/end_tokens.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/infer/quantize_model.h"
@@ -64,7 +62,7 @@ class QuantizeCommand : public Command {
     }
     const std::unique_ptr<WeightSource> source = source_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = source_.OpenTokenizerOf(*source);
-    const std::vector<int32_t> ends = source_.EndTokensOf(*source);
+    source_.EndTokensOf(*source);  // refuses ids that are none
     RequireOriginal(*source);
     const std::vector<int32_t> calibration =
         TokensOfFile(calibration_, calibration_tokens_, *tokenizer);
@@ -85,7 +83,11 @@ class QuantizeCommand : public Command {
       };
       const QuantizeSummary summary = QuantizeModel(*source, options, folder.temporary());
       WriteTokenizer(*tokenizer, folder.temporary());
-      WriteGenerationConfig(ends, folder.temporary());
+      for (const auto& [name, content] : ReadGenerationFiles(source_.folder())) {
+        AtomicFile file(folder.temporary() + "/" + name);
+        file.Append(std::string_view(content));
+        file.Commit();
+      }
       progress.Clear();
       std::optional<Perplexities> perplexities;
       if (!held_out.empty()) perplexities = Compare(*source, folder.temporary(), held_out);
@@ -103,18 +105,6 @@ class QuantizeCommand : public Command {
   WeightFormat Format() const {
     if (weights_ == "int8") return WeightFormat::kInt8;
     return weights_ == "fp8" ? WeightFormat::kF8 : WeightFormat::kInt4;
-  }
-
-  /// Writes what the source says of how answers are made, and at least where they end.
-  void WriteGenerationConfig(const std::vector<int32_t>& ends, const std::string& folder) const {
-    const std::filesystem::path source =
-        std::filesystem::path(source_.folder()) / kGenerationConfigFile;
-    std::error_code ignored;
-    const bool there = std::filesystem::is_regular_file(source, ignored);
-    if (!there && ends.empty()) return;
-    AtomicFile file(folder + "/" + kGenerationConfigFile);
-    file.Append(there ? ReadTextFile(source.string(), kMaxJsonBytes) : EndTokensText(ends));
-    file.Commit();
   }
 
   int64_t Threads() const {

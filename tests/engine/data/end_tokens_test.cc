@@ -21,8 +21,10 @@ TEST(EndTokens, AreThoseOfTheGenerationOrElseOfTheModel) {
   EXPECT_EQ(ReadEndTokens(folder, 10), Ids({2}));
   WriteBytes(folder + "/generation_config.json", R"({"eos_token_id": [9, 0]})");
   EXPECT_EQ(ReadEndTokens(folder, 10), Ids({9, 0}));
-  WriteBytes(folder + "/generation_config.json", EndTokensText({7, 8}));
-  EXPECT_EQ(ReadEndTokens(folder, 10), Ids({7, 8}));
+  EXPECT_EQ(ReadGenerationFiles(folder),
+            (std::map<std::string, std::string>{
+                {"generation_config.json", R"({"eos_token_id": [9, 0]})"},
+                {"source_config.json", R"({"model_type": "llama", "eos_token_id": 2})"}}));
 }
 
 TEST(EndTokens, RefusesWhatIsNoId) {
