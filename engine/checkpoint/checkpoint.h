@@ -42,10 +42,19 @@ struct CheckpointHeader {
   std::map<std::string, std::string> tokenizer_files{};
 };
 
-/// Names of files that a tokenizer is made of, and of the one that says which ids end an answer.
-inline constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json",    "tokenizer.model",     "tokenizer_config.json",
-    "added_tokens.json", "chat_template.jinja", "generation_config.json"};
+/// Names of files that a tokenizer is made of, of the one that says which ids end an answer, and of
+/// the config.json that the model came with.
+inline constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                                  "tokenizer.model",
+                                                  "vocab.json",
+                                                  "merges.txt",
+                                                  "added_tokens.json",
+                                                  "tokenizer_config.json",
+                                                  "special_tokens_map.json",
+                                                  "chat_template.json",
+                                                  "chat_template.jinja",
+                                                  "generation_config.json",
+                                                  "source_config.json"};
 
 /// What is kept of each parameter.
 enum class StateKind { kWeight, kFirstMoment, kSecondMoment };

@@ -51,8 +51,10 @@ Range Within(int64_t first, int64_t stride, int64_t count, int64_t begin, int64_
 
 HuggingFaceWriter::HuggingFaceWriter(const AtomicFolder& folder, const ModelConfig& model,
                                      const ParameterStore& declared,
+                                     const nlohmann::json& token_ids,
                                      const HuggingFaceOptions& options) {
   nlohmann::json config = ToHuggingFace(model);
+  config.update(token_ids);
   config["torch_dtype"] = TorchName(options.dtype);
   summary_.model_type = config["model_type"].get<std::string>();
   const HuggingFaceFamily& family = FindHuggingFaceFamily(summary_.model_type, model.name);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,10 +32,12 @@ struct HuggingFaceSummary {
 class HuggingFaceWriter {
  public:
   /// Makes room for `model` with all of its parameters and the buffers that belong to it, whole as
-  /// `declared` has them, in `folder`. Throws InputError
-  /// when no Hugging Face model type describes the model, StorageError when there is no room.
+  /// `declared` has them, in `folder`. Its config.json gets the keys of `token_ids` too. Throws
+  /// InputError when no Hugging Face model type describes the model, StorageError when there is no
+  /// room.
   HuggingFaceWriter(const AtomicFolder& folder, const ModelConfig& model,
-                    const ParameterStore& declared, const HuggingFaceOptions& options);
+                    const ParameterStore& declared, const nlohmann::json& token_ids,
+                    const HuggingFaceOptions& options);
 
   /// Copies all weights from the checkpoint, a bounded part at a time, and flushes the files.
   /// `progress` is told the bytes done now and then; it may throw.

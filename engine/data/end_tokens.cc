@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -24,7 +26,7 @@ int32_t EndToken(const json& id, const std::string& where, int64_t vocab_size) {
 }  // namespace
 
 std::vector<int32_t> ReadEndTokens(const std::string& folder, int64_t vocab_size) {
-  for (const char* name : {kGenerationConfigFile, kModelFile}) {
+  for (const char* name : {kGenerationConfigFile, kModelFile, kSourceConfigFile}) {
     const std::string path = (std::filesystem::path(folder) / name).string();
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) continue;
@@ -43,8 +45,16 @@ std::vector<int32_t> ReadEndTokens(const std::string& folder, int64_t vocab_size
   return {};
 }
 
-std::string EndTokensText(const std::vector<int32_t>& tokens) {
-  return json{{kKey, tokens}}.dump(1) + "\n";
+std::map<std::string, std::string> ReadGenerationFiles(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* name : {kGenerationConfigFile, kModelFile, kSourceConfigFile}) {
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) continue;
+    const char* kept = name == std::string_view(kModelFile) ? kSourceConfigFile : name;
+    files.emplace(kept, ReadTextFile(path.string(), kMaxJsonBytes));
+  }
+  return files;
 }
 
 }  // namespace trimtab

@@ -1,11 +1,10 @@
 #include "engine/data/hugging_face_tokenizer.h"
 
-#include <unordered_map>
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/data/byte_alphabet.h"
-#include "engine/data/hugging_face_vocabulary.h"
+#include "engine/data/vocabulary/hugging_face_vocabulary.h"
+#include "engine/data/vocabulary/token_decoder.h"
 
 namespace trimtab {
 namespace {
@@ -13,17 +12,13 @@ namespace {
 class HuggingFaceTokenizer : public Tokenizer {
  public:
   HuggingFaceTokenizer(std::string content, HuggingFaceVocabulary vocabulary,
-                       TokenizerConfig config)
-      : content_(std::move(content)),
+                       TokenizerConfig config, std::vector<TokenizerFile> files)
+      : files_(std::move(files)),
         vocabulary_(std::move(vocabulary)),
         config_(std::move(config)),
         eod_(*vocabulary_.SpecialId(config_.eos_token)) {
-    if (!vocabulary_.whole_words_first) return;
-    for (size_t id = 0; id < vocabulary_.tokens.size(); ++id) {
-      if (vocabulary_.tokens[id] && !vocabulary_.special[id]) {
-        words_.emplace(*vocabulary_.tokens[id], static_cast<int32_t>(id));
-      }
-    }
+    if (!files_.empty()) return;
+    files_ = {{"tokenizer.json", std::move(content)}, {kTokenizerConfigFile, ToJsonText(config_)}};
   }
 
   void Encode(std::string_view text, SpecialNames names,
@@ -32,37 +27,45 @@ class HuggingFaceTokenizer : public Tokenizer {
       return names == SpecialNames::kTokens ? added.all : added.not_special;
     };
     const auto add = [&tokens](int32_t token) { tokens.push_back(token); };
+    const auto encode = [&](std::string_view word) { vocabulary_.model->Encode(word, tokens); };
     finder(vocabulary_.before_normalizing)
         .Split(
             text,
             [&](std::string_view part) {
-              std::string normal;
-              for (const NormalForm form : vocabulary_.normal_forms) {
-                normal = Normalize(part, form);
-                part = normal;
-              }
+              const bool first = part.data() == text.data();
+              const std::string normal = vocabulary_.normalizer.Apply(part);
               finder(vocabulary_.after_normalizing)
                   .Split(
-                      part, [&](std::string_view run) { SplitOn(0, run, tokens); }, add);
+                      normal,
+                      [&](std::string_view run) {
+                        vocabulary_.pre_tokenizer.Split(run, first && run.data() == normal.data(),
+                                                        encode);
+                      },
+                      add);
             },
             add);
   }
 
   std::string Decode(std::span<const int32_t> tokens) const override {
     std::string text;
-    for (const int32_t token : tokens) {
-      if (!Names(token)) {
+    bool first = true;
+    for (const int32_t id : tokens) {
+      const HuggingFaceVocabulary::Token* token = Find(id);
+      if (token == nullptr) {
         throw InputError(
-            fmt::format("token id {} names no token of the vocabulary of {}", token, vocab_size()));
+            fmt::format("token id {} names no token of the vocabulary of {}", id, vocab_size()));
       }
-      text += BytesOf(token);
+      if (token->special) continue;
+      text += first ? token->first_bytes : token->bytes;
+      first = false;
     }
+    vocabulary_.decoder->Trim(text);
     return text;
   }
 
-  std::string BytesOf(int32_t token) const override {
-    if (!Names(token) || vocabulary_.special[static_cast<size_t>(token)]) return "";
-    return *vocabulary_.tokens[static_cast<size_t>(token)];
+  std::string BytesOf(int32_t id) const override {
+    const HuggingFaceVocabulary::Token* token = Find(id);
+    return token == nullptr ? "" : token->bytes;
   }
 
   std::optional<int32_t> SpecialId(std::string_view special) const override {
@@ -73,66 +76,20 @@ class HuggingFaceTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return std::ssize(vocabulary_.tokens); }
   int32_t eod_id() const override { return eod_; }
   std::string name() const override { return "hugging-face"; }
-  std::vector<TokenizerFile> files() const override {
-    return {{"tokenizer.json", content_}, {kTokenizerConfigFile, ToJsonText(config_)}};
-  }
+  std::vector<TokenizerFile> files() const override { return files_; }
 
  private:
-  /// Whether there is a token of this id.
-  bool Names(int32_t token) const {
-    return token >= 0 && token < vocab_size() &&
-           vocabulary_.tokens[static_cast<size_t>(token)].has_value();
+  /// The token of this id; null where there is none.
+  const HuggingFaceVocabulary::Token* Find(int32_t id) const {
+    if (id < 0 || id >= vocab_size()) return nullptr;
+    const auto& token = vocabulary_.tokens[static_cast<size_t>(id)];
+    return token ? &*token : nullptr;
   }
 
-  /// Steps from `step` on, then the words.
-  void SplitOn(size_t step, std::string_view part, std::vector<int32_t>& tokens) const {
-    if (step == vocabulary_.steps.size()) {
-      EncodeWord(part, tokens);
-      return;
-    }
-    const SplitStep& split = vocabulary_.steps[step];
-    std::string with_space;
-    if (split.space_first && !part.starts_with(' ')) {
-      with_space.assign(1, ' ').append(part);
-      part = with_space;
-    }
-    std::string characters;
-    if (split.over_bytes) {
-      for (const char c : part) characters += ByteCharacter(static_cast<uint8_t>(c));
-      part = characters;
-    }
-    split.pattern.Split(part, [&](std::string_view piece, bool matches) {
-      if (!(matches ? split.keep_matches : split.keep_gaps)) return;
-      if (split.over_bytes) {
-        SplitOn(step + 1, *BytesOfToken(piece), tokens);
-      } else {
-        SplitOn(step + 1, piece, tokens);
-      }
-    });
-  }
-
-  void EncodeWord(std::string_view word, std::vector<int32_t>& tokens) const {
-    if (vocabulary_.whole_words_first) {
-      const auto found = words_.find(word);
-      if (found != words_.end()) {
-        tokens.push_back(found->second);
-        return;
-      }
-    }
-    std::vector<int32_t> symbols;
-    symbols.reserve(word.size());
-    for (const char c : word) {
-      symbols.push_back(vocabulary_.byte_ids[static_cast<unsigned char>(c)]);
-    }
-    vocabulary_.merges.Merge(symbols);
-    tokens.insert(tokens.end(), symbols.begin(), symbols.end());
-  }
-
-  std::string content_;
+  std::vector<TokenizerFile> files_;
   HuggingFaceVocabulary vocabulary_;
   TokenizerConfig config_;
   int32_t eod_ = 0;
-  std::unordered_map<std::string_view, int32_t> words_;  // into vocabulary_
 };
 
 /// The name of the special token that ends a document.
@@ -168,14 +125,14 @@ std::vector<int32_t> PromptPrefix(const HuggingFaceVocabulary& vocabulary, const
 }  // namespace
 
 std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const std::string& path,
-                                                    TokenizerConfig config, int64_t most_ids) {
-  HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path, most_ids);
+                                                    TokenizerConfig config, int64_t most_ids,
+                                                    std::vector<TokenizerFile> files) {
+  HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path, config, most_ids);
   WarnOfLeftOut(vocabulary.left_out, path, most_ids);
   config.eos_token = EndOfDocument(vocabulary, path, config.eos_token);
-  config.added_tokens.clear();  // the vocabulary says them itself
   vocabulary.prompt_prefix = PromptPrefix(vocabulary, path, config);
   return std::make_unique<HuggingFaceTokenizer>(std::move(content), std::move(vocabulary),
-                                                std::move(config));
+                                                std::move(config), std::move(files));
 }
 
 }  // namespace trimtab

@@ -6,11 +6,11 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/config/strict_json.h"
-#include "engine/data/gpt2_files.h"
 #include "engine/data/hugging_face_tokenizer.h"
 #include "engine/data/indexed_dataset.h"
 #include "engine/data/sentencepiece_tokenizer.h"
 #include "engine/data/tokenizer_config.h"
+#include "engine/data/vocabulary/gpt2_files.h"
 
 namespace trimtab {
 namespace {
@@ -20,8 +20,11 @@ namespace fs = std::filesystem;
 constexpr char kJsonFile[] = "tokenizer.json";
 constexpr char kModelFile[] = "tokenizer.model";
 constexpr char kTemplateFile[] = "chat_template.jinja";
-constexpr const char* kFiles[] = {kJsonFile, kModelFile, kTokenizerConfigFile, kAddedTokensFile,
-                                  kTemplateFile};
+/// Vocabularies, of which the first that is there counts.
+constexpr const char* kVocabularyFiles[] = {kModelFile, kJsonFile, kVocabFile, kMergesFile};
+/// What is said beside them.
+constexpr const char* kFilesBeside[] = {kTokenizerConfigFile, kSpecialTokensFile, kAddedTokensFile,
+                                        kTemplateFile, "chat_template.json"};
 
 bool IsFile(const fs::path& path) {
   std::error_code ignored;
@@ -50,6 +53,13 @@ TokenizerConfig ConfigBeside(const fs::path& file) {
   if (IsFile(path)) {
     config = ReadTokenizerConfig(ReadTextFile(path.string(), kMaxJsonBytes), path.string());
   }
+  const fs::path special = file.parent_path() / kSpecialTokensFile;
+  if (IsFile(special)) {
+    const TokenizerConfig map =
+        ReadTokenizerConfig(ReadTextFile(special.string(), kMaxJsonBytes), special.string());
+    if (config.eos_token.empty()) config.eos_token = map.eos_token;
+    if (config.bos_token.empty()) config.bos_token = map.bos_token;
+  }
   const fs::path added = file.parent_path() / kAddedTokensFile;
   if (IsFile(added)) {
     ReadAddedTokens(ReadTextFile(added.string(), kMaxJsonBytes), added.string(), config);
@@ -57,6 +67,27 @@ TokenizerConfig ConfigBeside(const fs::path& file) {
   const fs::path jinja = file.parent_path() / kTemplateFile;
   if (IsFile(jinja)) config.chat_template = ReadTextFile(jinja.string(), kMaxJsonBytes);
   return config;
+}
+
+void AppendIfThere(const fs::path& folder, const char* name, std::vector<TokenizerFile>& files) {
+  if (!IsFile(folder / name)) return;
+  files.push_back({name, ReadTextFile((folder / name).string(), kMaxJsonBytes)});
+}
+
+/// The files that make the tokenizer of `file` again, from whose folder they are. A vocabulary that
+/// would count before it is none of them.
+std::vector<TokenizerFile> FilesOf(const fs::path& file, const std::string& content) {
+  std::vector<TokenizerFile> files;
+  const auto own = std::ranges::find(kVocabularyFiles, file.filename().string(),
+                                     [](const char* name) { return std::string(name); });
+  if (own == std::end(kVocabularyFiles)) {  // under a name of its own
+    files.push_back({file.extension() == ".model" ? kModelFile : kJsonFile, content});
+  }
+  for (auto name = own; name != std::end(kVocabularyFiles); ++name) {
+    AppendIfThere(file.parent_path(), *name, files);
+  }
+  for (const char* name : kFilesBeside) AppendIfThere(file.parent_path(), name, files);
+  return files;
 }
 
 }  // namespace
@@ -72,18 +103,22 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source, int64_t most
                     source));
   }
   std::string content = ReadTextFile(file.string(), kMaxJsonBytes);
+  std::vector<TokenizerFile> files = FilesOf(file, content);
+  TokenizerConfig config = ConfigBeside(file);
   if (file.filename() == kVocabFile) {
     const std::string merges = (file.parent_path() / kMergesFile).string();
-    content = TokenizerJsonOf(content, file.string(), ReadTextFile(merges, kMaxJsonBytes), merges);
+    content = TokenizerJsonOf(content, file.string(), ReadTextFile(merges, kMaxJsonBytes), merges,
+                              config);
   }
-  TokenizerConfig config = ConfigBeside(file);
   if (extension == ".json") {
-    return MakeHuggingFaceTokenizer(std::move(content), file.string(), std::move(config), most_ids);
+    return MakeHuggingFaceTokenizer(std::move(content), file.string(), std::move(config), most_ids,
+                                    std::move(files));
   }
   const auto left_out = static_cast<int64_t>(std::erase_if(
       config.added_tokens, [&](const AddedToken& each) { return each.id >= most_ids; }));
   WarnOfLeftOut(left_out, file.string(), most_ids);
-  return MakeSentencePieceTokenizer(std::move(content), file.string(), std::move(config));
+  return MakeSentencePieceTokenizer(std::move(content), file.string(), std::move(config),
+                                    std::move(files));
 }
 
 bool HasTokenizer(const std::string& folder) {
@@ -94,11 +129,8 @@ bool HasTokenizer(const std::string& folder) {
 std::vector<TokenizerFile> ReadTokenizerFiles(const std::string& folder) {
   std::vector<TokenizerFile> files;
   if (!HasTokenizer(folder)) return files;
-  if (FileOf(folder).filename() == kVocabFile) return OpenTokenizer(folder)->files();
-  for (const char* name : kFiles) {
-    const fs::path path = fs::path(folder) / name;
-    if (IsFile(path)) files.push_back({name, ReadTextFile(path.string(), kMaxJsonBytes)});
-  }
+  for (const char* name : kVocabularyFiles) AppendIfThere(folder, name, files);
+  for (const char* name : kFilesBeside) AppendIfThere(folder, name, files);
   return files;
 }
 
@@ -134,11 +166,13 @@ void WriteTokenizer(const Tokenizer& tokenizer, const std::string& folder) {
     out.Commit();
   }
   // Of another tokenizer, whose files would count before these.
-  for (const char* name : kFiles) {
-    if (std::ranges::find(files, name, &TokenizerFile::name) != files.end()) continue;
+  const auto remove_other = [&](const char* name) {
+    if (std::ranges::find(files, name, &TokenizerFile::name) != files.end()) return;
     fs::remove(fs::path(folder) / name, error);
     if (error) throw StorageError(fmt::format("{}/{}: {}", folder, name, error.message()));
-  }
+  };
+  for (const char* name : kVocabularyFiles) remove_other(name);
+  for (const char* name : kFilesBeside) remove_other(name);
 }
 
 }  // namespace trimtab

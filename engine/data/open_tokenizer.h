@@ -12,18 +12,18 @@ namespace trimtab {
 /// `source` is "byte", a file tokenizer.json (Hugging Face) or tokenizer.model (SentencePiece),
 /// known by how its name ends, or a folder with one; of both the latter, which is the original. A
 /// folder with neither may have vocab.json and merges.txt (gpt2_files.h).
-/// What tokenizer_config.json, added_tokens.json and chat_template.jinja in the same folder say
-/// holds too. Of a model with `most_ids` ids, added tokens beyond them are left out, with a
-/// warning: its makers often add one for padding and no row for it. Their names are text like any
-/// other. Throws InputError.
+/// What tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja
+/// in the same folder say holds too. Of a model with `most_ids` ids, added tokens beyond them are
+/// left out, with a warning: its makers often add one for padding and no row for it. Their names
+/// are text like any other. Throws InputError.
 std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source,
                                          int64_t most_ids = kMostTokenIds);
 
 /// Whether `folder` has the files of a tokenizer.
 bool HasTokenizer(const std::string& folder);
 
-/// The files of the tokenizer in `folder` as they are, unread (a tokenizer.json in the place of
-/// vocab.json and merges.txt); none where it has none. Throws InputError.
+/// The files of the tokenizer in `folder` as they are, unread; none where it has none. Throws
+/// InputError.
 std::vector<TokenizerFile> ReadTokenizerFiles(const std::string& folder);
 
 /// The files of the tokenizer that made the dataset PREFIX; none where the dataset does not say.

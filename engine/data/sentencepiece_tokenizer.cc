@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/sentencepiece_pieces.h"
-#include "engine/data/special_tokens.h"
+#include "engine/data/vocabulary/special_tokens.h"
 
 namespace trimtab {
 namespace {
@@ -22,9 +22,10 @@ char ByteOfPiece(const std::string& piece) {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  SentencePieceTokenizer(std::string content, const std::string& path, TokenizerConfig config)
-      : content_(std::move(content)), config_(std::move(config)) {
-    std::string model = content_;
+  SentencePieceTokenizer(std::string content, const std::string& path, TokenizerConfig config,
+                         std::vector<TokenizerFile> files)
+      : files_(std::move(files)), config_(std::move(config)) {
+    std::string model = content;
     MakeControlPieces(model,
                       [this](int32_t id, std::string_view piece) { return IsSpecial(id, piece); });
     const auto status = processor_.LoadFromSerializedProto(model);
@@ -43,6 +44,8 @@ class SentencePieceTokenizer : public Tokenizer {
                                    config_.eos_token.empty() ? "</s>" : config_.eos_token));
     }
     if (config_.eos_token.empty()) config_.eos_token = processor_.IdToPiece(eod_);
+    if (!files_.empty()) return;
+    files_ = {{"tokenizer.model", std::move(content)}, {kTokenizerConfigFile, ToJsonText(config_)}};
   }
 
   void Encode(std::string_view text, SpecialNames names,
@@ -99,9 +102,7 @@ class SentencePieceTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return std::ssize(pieces_); }
   int32_t eod_id() const override { return eod_; }
   std::string name() const override { return "sentencepiece"; }
-  std::vector<TokenizerFile> files() const override {
-    return {{"tokenizer.model", content_}, {kTokenizerConfigFile, ToJsonText(config_)}};
-  }
+  std::vector<TokenizerFile> files() const override { return files_; }
 
  private:
   void EncodeText(std::string_view text, std::vector<int32_t>& tokens) const {
@@ -135,8 +136,8 @@ class SentencePieceTokenizer : public Tokenizer {
     }
     if (place >= pieces_.size()) pieces_.resize(place + 1);
     pieces_[place] = added.special ? "" : added.name;
-    names_.Add(added.name, added.id);
-    if (!added.special) ordinary_names_.Add(added.name, added.id);
+    names_.Add(added.name, added.id, added.rules);
+    if (!added.special) ordinary_names_.Add(added.name, added.id, added.rules);
   }
 
   /// What a piece adds to a text before it.
@@ -154,7 +155,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return bytes;
   }
 
-  std::string content_;
+  std::vector<TokenizerFile> files_;
   TokenizerConfig config_;
   SentencePieceProcessor processor_;
   SpecialTokens names_;           // of special tokens, and of others that the library does not know
@@ -166,8 +167,10 @@ class SentencePieceTokenizer : public Tokenizer {
 }  // namespace
 
 std::unique_ptr<Tokenizer> MakeSentencePieceTokenizer(std::string content, const std::string& path,
-                                                      TokenizerConfig config) {
-  return std::make_unique<SentencePieceTokenizer>(std::move(content), path, std::move(config));
+                                                      TokenizerConfig config,
+                                                      std::vector<TokenizerFile> files) {
+  return std::make_unique<SentencePieceTokenizer>(std::move(content), path, std::move(config),
+                                                  std::move(files));
 }
 
 }  // namespace trimtab

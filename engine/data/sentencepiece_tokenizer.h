@@ -13,8 +13,9 @@ namespace trimtab {
 /// them, a document ends with the model's own end of sentence, and prompts begin with its beginning
 /// of sentence if it has one. Its added tokens are found by name, as control pieces are, or in any
 /// text if they are not special; user-defined pieces that are special are control pieces.
-/// Throws InputError.
+/// `files` are those that all this is from; where there are none, they are made. Throws InputError.
 std::unique_ptr<Tokenizer> MakeSentencePieceTokenizer(std::string content, const std::string& path,
-                                                      TokenizerConfig config);
+                                                      TokenizerConfig config,
+                                                      std::vector<TokenizerFile> files = {});
 
 }  // namespace trimtab

@@ -53,6 +53,10 @@ std::vector<AddedToken> AddedTokens(const json& decoder, const std::string& wher
     StrictObject object(value, objects.Where(key));
     object.Text("content", token.name, Need::kRequired);
     object.Boolean("special", token.special);
+    object.Boolean("normalized", token.normalized);
+    object.Boolean("single_word", token.rules.whole_word);
+    object.Boolean("lstrip", token.rules.takes_space_before);
+    object.Boolean("rstrip", token.rules.takes_space_behind);
     if (token.name.empty()) object.Refuse("content", "some text");
     all.push_back(std::move(token));
   }
@@ -73,6 +77,12 @@ TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& 
     bool add = false;
     object.Boolean("add_bos_token", add);
     config.add_bos_token = add;
+  }
+  const json* name = object.Find("tokenizer_class");
+  if (name != nullptr && !name->is_null()) object.Text("tokenizer_class", config.tokenizer_class);
+  const json* space = object.Find("add_prefix_space");
+  if (space != nullptr && !space->is_null()) {
+    object.Boolean("add_prefix_space", config.add_prefix_space);
   }
   const json* templates = object.Find("chat_template");
   if (templates != nullptr && !templates->is_null()) {
@@ -115,9 +125,16 @@ std::string ToJsonText(const TokenizerConfig& config) {
   if (!config.bos_token.empty()) root["bos_token"] = config.bos_token;
   if (config.add_bos_token) root["add_bos_token"] = *config.add_bos_token;
   if (!config.chat_template.empty()) root["chat_template"] = config.chat_template;
+  if (!config.tokenizer_class.empty()) root["tokenizer_class"] = config.tokenizer_class;
+  if (config.add_prefix_space) root["add_prefix_space"] = true;
   for (const AddedToken& each : config.added_tokens) {
-    root["added_tokens_decoder"][std::to_string(each.id)] = {{"content", each.name},
-                                                             {"special", each.special}};
+    root["added_tokens_decoder"][std::to_string(each.id)] = {
+        {"content", each.name},
+        {"lstrip", each.rules.takes_space_before},
+        {"normalized", each.normalized},
+        {"rstrip", each.rules.takes_space_behind},
+        {"single_word", each.rules.whole_word},
+        {"special", each.special}};
   }
   return root.dump(1) + "\n";
 }

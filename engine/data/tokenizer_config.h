@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/vocabulary/special_tokens.h"
+
 namespace trimtab {
 
 inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
+/// The names of the tokens that end a document, begin a text and so on: what older files say alone.
+inline constexpr char kSpecialTokensFile[] = "special_tokens_map.json";
 /// Ids by name: what older programs wrote of the tokens that came later.
 inline constexpr char kAddedTokensFile[] = "added_tokens.json";
 
@@ -21,6 +25,8 @@ struct AddedToken {
   int32_t id = 0;
   std::string name{};
   bool special = false;
+  NameRules rules{};
+  bool normalized = false;  // its name is found in the text as the vocabulary normalises it
 
   bool operator==(const AddedToken&) const = default;
 };
@@ -31,6 +37,8 @@ struct TokenizerConfig {
   std::string bos_token{};              // and of the one that begins a text
   std::optional<bool> add_bos_token{};  // whether prompts begin with the id that begins a text
   std::string chat_template{};          // in Jinja
+  std::string tokenizer_class{};        // of transformers
+  bool add_prefix_space = false;        // of vocab.json and merges.txt, which do not say it
   std::vector<AddedToken> added_tokens{};
 
   bool operator==(const TokenizerConfig&) const = default;

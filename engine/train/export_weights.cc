@@ -1,8 +1,14 @@
 #include "engine/train/export_weights.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
 
 #include "engine/base/io/file.h"
+#include "engine/config/hugging_face.h"
+#include "engine/data/end_tokens.h"
+#include "engine/data/reader_files.h"
 #include "engine/train/checkpointing.h"
 
 namespace trimtab {
@@ -27,10 +33,20 @@ HuggingFaceSummary ExportToHuggingFace(const std::string& checkpoint, const std:
   const CheckpointReader reader(checkpoint);
   const ModelConfig& model = reader.header().run.model;
   const WholeModelDeclaration whole = DeclareWholeModel(model);
-  HuggingFaceWriter writer(folder, model, whole.parameters, options);
+  const nlohmann::json token_ids = TokenIdsOf(checkpoint);
+  HuggingFaceWriter writer(folder, model, whole.parameters, token_ids, options);
   writer.Write(reader, progress);
-  for (const char* name : kTokenizerFiles) {
+  for (const std::string name : kTokenizerFiles) {
+    if (name == kSourceConfigFile) continue;  // its place has the config.json of this export
     CopyIfThere(checkpoint + "/" + name, folder.temporary() + "/" + name);
+  }
+  const int64_t most_tokens = std::max(
+      model.max_sequence_length, ToHuggingFace(model).value("max_position_embeddings", int64_t{0}));
+  for (const TokenizerFile& file : MissingReaderFiles(checkpoint, token_ids, most_tokens)) {
+    File out_file = File::Create(folder.temporary() + "/" + file.name);
+    out_file.Append(std::as_bytes(std::span(file.content)));
+    out_file.Sync();
+    out_file.Close();
   }
   folder.Commit();
   return writer.summary();

@@ -214,15 +214,15 @@ std::unique_ptr<HuggingFaceReader> OpenWeights(const RunConfig& run, const std::
 bool SameVocabulary(const std::vector<TokenizerFile>& files,
                     const std::vector<TokenizerFile>& others) {
   return std::ranges::any_of(files, [&](const TokenizerFile& file) {
-    return file.name.starts_with("tokenizer.") &&
+    return (file.name.starts_with("tokenizer.") || file.name.starts_with("vocab.")) &&
            std::ranges::any_of(others, [&](const TokenizerFile& other) {
              return other.name == file.name && other.content == file.content;
            });
   });
 }
 
-/// The tokenizer of the data, or else of what the run begins with; and where that is the same
-/// vocabulary, at which ids its model ends answers.
+/// The tokenizer of the data, or else of what the run begins with; and unless the data's vocabulary
+/// is another, what the latter says of its tokens.
 std::map<std::string, std::string> TokenizerFiles(const RunConfig& run,
                                                   const TrainingOptions& options) {
   const std::string& begin = options.load_hf.empty() ? options.load : options.load_hf;
@@ -230,11 +230,11 @@ std::map<std::string, std::string> TokenizerFiles(const RunConfig& run,
   if (!run.data.empty()) files = ReadDatasetTokenizerFiles(run.data);
   std::vector<TokenizerFile> of_begin;
   if (!begin.empty()) of_begin = ReadTokenizerFiles(begin);
-  if (files.empty()) files = of_begin;
   std::map<std::string, std::string> by_name;
-  if (SameVocabulary(files, of_begin)) {
-    const std::vector<int32_t> ends = ReadEndTokens(begin, run.model.vocab_size);
-    if (!ends.empty()) by_name.emplace(kGenerationConfigFile, EndTokensText(ends));
+  if (!begin.empty() && (files.empty() || SameVocabulary(files, of_begin))) {
+    files = of_begin;  // with all that is said beside it
+    if (!files.empty()) ReadEndTokens(begin, run.model.vocab_size);  // refuses ids that are none
+    by_name = ReadGenerationFiles(begin);
   }
   for (TokenizerFile& file : files) by_name.emplace(file.name, std::move(file.content));
   return by_name;

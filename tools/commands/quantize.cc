@@ -62,7 +62,7 @@ class QuantizeCommand : public Command {
     }
     const std::unique_ptr<WeightSource> source = source_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = source_.OpenTokenizerOf(*source);
-    const std::vector<int32_t> ends = source_.EndTokensOf(*source);
+    source_.EndTokensOf(*source);  // refuses ids that are none
     RequireOriginal(*source);
     const std::vector<int32_t> calibration =
         TokensOfFile(calibration_, calibration_tokens_, *tokenizer);
@@ -83,9 +83,9 @@ class QuantizeCommand : public Command {
       };
       const QuantizeSummary summary = QuantizeModel(*source, options, folder.temporary());
       WriteTokenizer(*tokenizer, folder.temporary());
-      if (!ends.empty()) {
-        AtomicFile file(folder.temporary() + "/" + kGenerationConfigFile);
-        file.Append(EndTokensText(ends));
+      for (const auto& [name, content] : ReadGenerationFiles(source_.folder())) {
+        AtomicFile file(folder.temporary() + "/" + name);
+        file.Append(std::string_view(content));
         file.Commit();
       }
       progress.Clear();

@@ -13,14 +13,18 @@ using Ids = std::vector<int32_t>;
 TEST(EndTokens, AreThoseOfTheGenerationOrElseOfTheModel) {
   const std::string folder = ScratchFolder();
   EXPECT_EQ(ReadEndTokens(folder, 10), Ids());
+  WriteBytes(folder + "/source_config.json", R"({"eos_token_id": 3})");
+  EXPECT_EQ(ReadEndTokens(folder, 10), Ids({3}));
   WriteBytes(folder + "/config.json", R"({"model_type": "llama", "eos_token_id": 2})");
   EXPECT_EQ(ReadEndTokens(folder, 10), Ids({2}));
   WriteBytes(folder + "/generation_config.json", R"({"eos_token_id": null, "top_p": 0.9})");
   EXPECT_EQ(ReadEndTokens(folder, 10), Ids({2}));
   WriteBytes(folder + "/generation_config.json", R"({"eos_token_id": [9, 0]})");
   EXPECT_EQ(ReadEndTokens(folder, 10), Ids({9, 0}));
-  WriteBytes(folder + "/generation_config.json", EndTokensText({7, 8}));
-  EXPECT_EQ(ReadEndTokens(folder, 10), Ids({7, 8}));
+  EXPECT_EQ(ReadGenerationFiles(folder),
+            (std::map<std::string, std::string>{
+                {"generation_config.json", R"({"eos_token_id": [9, 0]})"},
+                {"source_config.json", R"({"model_type": "llama", "eos_token_id": 2})"}}));
 }
 
 TEST(EndTokens, RefusesWhatIsNoId) {

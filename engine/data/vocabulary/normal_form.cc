@@ -1,4 +1,4 @@
-#include "engine/data/normal_form.h"
+#include "engine/data/vocabulary/normal_form.h"
 
 #include <utf8proc.h>
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/strict_json.h"
+#include "engine/data/vocabulary/pattern.h"
 
 namespace trimtab {
 
@@ -37,6 +38,21 @@ void ForEachOf(const nlohmann::json& sequence, const std::string& where, const s
   for (size_t i = 0; i < list->size(); ++i) {
     visit((*list)[i], fmt::format("{}[{}]", object.Where(key), i));
   }
+}
+
+/// Reads a `pattern`: {"Regex": ".."} or {"String": ".."}.
+inline Pattern ReadPattern(const nlohmann::json& pattern, const std::string& where) {
+  StrictObject choice(pattern, where);
+  std::string regex;
+  std::string literal;
+  choice.Text("Regex", regex);
+  choice.Text("String", literal);
+  choice.Finish();
+  if (regex.empty() == literal.empty()) {
+    RefuseJson(where, "either a \"Regex\" or a \"String\"", pattern);
+  }
+  return {regex.empty() ? PatternOfText(literal) : regex,
+          choice.Where(regex.empty() ? "String" : "Regex")};
 }
 
 }  // namespace trimtab

@@ -8,9 +8,12 @@
 
 namespace trimtab {
 
+/// The expression that matches `text` itself.
+std::string PatternOfText(std::string_view text);
+
 /// PCRE2 runs it, with the meaning that it has in Hugging Face's tokenizers (Oniguruma): `\s` is
-/// Unicode's White_Space, `\d` its decimal digits. What the two could read differently is refused.
-/// Safe to use from several threads.
+/// Unicode's White_Space, `\d` its decimal digits, `^` and `$` are ends of lines. What the two
+/// could read differently is refused. Safe to use from several threads.
 class Pattern {
  public:
   /// Throws InputError "`where`: what is wrong and what was expected".

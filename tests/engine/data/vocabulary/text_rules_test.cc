@@ -6,10 +6,10 @@
 
 #include "engine/base/error.h"
 #include "engine/data/byte_alphabet.h"
-#include "engine/data/byte_pair_merger.h"
-#include "engine/data/normal_form.h"
-#include "engine/data/pattern.h"
-#include "engine/data/special_tokens.h"
+#include "engine/data/vocabulary/byte_pair_merger.h"
+#include "engine/data/vocabulary/normal_form.h"
+#include "engine/data/vocabulary/pattern.h"
+#include "engine/data/vocabulary/special_tokens.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {
@@ -107,6 +107,23 @@ TEST(SpecialTokens, AreFoundFromTheLeftTheLongestFirst) {
   EXPECT_EQ(tokens.Find(""), std::nullopt);
 }
 
+TEST(SpecialTokens, TakeSpaceAndWholeWordsWhereTheyAreToldTo) {
+  SpecialTokens tokens;
+  tokens.Add("<l>", 1, {.takes_space_before = true});
+  tokens.Add("<r>", 2, {.takes_space_behind = true});
+  tokens.Add("w", 3, {.whole_word = true});
+  const auto parts_of = [&](std::string_view text) {
+    Parts parts;
+    tokens.Split(
+        text, [&](std::string_view part) { parts.emplace_back(part); },
+        [&](int32_t id) { parts.push_back(std::to_string(id)); });
+    return parts;
+  };
+  EXPECT_EQ(parts_of("a \u2003<l> b<r>\n c"), (Parts{"a", "1", " b", "2", "c"}));
+  EXPECT_EQ(parts_of("<r>  <l>x"), (Parts{"2", "1", "x"}));
+  EXPECT_EQ(parts_of("w ww w. \u00e9w w_"), (Parts{"3", " ww ", "3", ". \u00e9w w_"}));
+}
+
 TEST(Pattern, SplitsAndKeepsWhatLiesBetween) {
   EXPECT_EQ(Matches(R"(\p{L}+)", "ab 1\u4f60"), (Parts{"ab", "! 1", "\u4f60"}));
   EXPECT_EQ(Matches(R"(\s+(?!\S)|\s+)", "a   b"), (Parts{"!a", "  ", " ", "!b"}));
@@ -137,6 +154,17 @@ TEST(Pattern, TakesSpaceAsUnicodeDefinesIt) {
   }
 }
 
+TEST(Pattern, TakesWordsAndLinesAsOnigurumaDoes) {
+  EXPECT_EQ(Matches(R"(\w+)", "a_\u00b2\u0661\u2163\u0301 -\u2460b"),
+            (Parts{"a_\u00b2\u0661\u2163\u0301", "! -\u2460", "b"}));
+  EXPECT_EQ(Matches(R"([\w.]+|\W)", "a.b c"), (Parts{"a.b", " ", "c"}));
+  EXPECT_EQ(Matches("^a", "aa\na"), (Parts{"a", "!a\n", "a"}));
+  EXPECT_EQ(Matches("a$", "aa\na\n"), (Parts{"!a", "a", "!\n", "a", "!\n"}));
+  EXPECT_EQ(Matches(R"(\s+$)", "a  \n"), (Parts{"!a", "  \n"}));
+  EXPECT_EQ(Matches(R"([\u4e00-\x{4e01}])", "\u4e00\u4e02"), (Parts{"\u4e00", "!\u4e02"}));
+  EXPECT_EQ(Matches(PatternOfText("a.$\u2581"), "a.$\u2581"), Parts{"a.$\u2581"});
+}
+
 TEST(Pattern, LeavesBytesThatAreNoText) {
   EXPECT_EQ(Matches(R"(\p{L}+|[^\p{L}])",
                     "ab\xFF\xFE"
@@ -146,8 +174,8 @@ TEST(Pattern, LeavesBytesThatAreNoText) {
 
 TEST(Pattern, RefusesWhatOthersReadDifferently) {
   for (const char* bad :
-       {R"(\w+)",     R"(a\b)",   R"([\S])",     "[a&&b]", "[a[^b]]", "[a-[b]]", "[[a]-b]",
-        "[a[-z]]",    "[a[b-]c]", "[[:alpha:]]", "[a[b]",  "^a",      "a$",      R"(\d{1,3}+)",
+       {R"([\W])",    R"(a\b)",   R"([\S])",     "[a&&b]", "[a[^b]]", "[a-[b]]", "[[a]-b]",
+        "[a[-z]]",    "[a[b-]c]", "[[:alpha:]]", "[a[b]",  R"(\u12)", R"(\h)",   R"(\d{1,3}+)",
         "(?<name>a)", "(?#x)",    "(?m)a",       "(",      "[a",      R"(\)"}) {
     const std::string message = MessageOf<InputError>([&] { Pattern(bad, "file: $.x"); });
     EXPECT_TRUE(message.starts_with("file: $.x: ") && message.find("expected") != std::string::npos)

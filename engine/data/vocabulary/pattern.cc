@@ -1,8 +1,9 @@
-#include "engine/data/pattern.h"
+#include "engine/data/vocabulary/pattern.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 
@@ -14,8 +15,21 @@ namespace {
 /// White_Space by its parts. PCRE2's own `\s` takes U+180E too, which Unicode 6.3 made a format
 /// character.
 constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
+/// What words are made of. PCRE2's own `\w` has all numbers, and of the connectors the underscore;
+/// Oniguruma's has the numbers of Latin-1 that are no digits.
+constexpr std::string_view kWordCharacters =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+/// Ends of lines: in PCRE2's own way `$` also matches before a line feed that ends the text, alone.
+constexpr std::string_view kLineBegin = R"((?:\A|(?<=\n)(?!\z)))";
+constexpr std::string_view kLineEnd = R"((?=\n|\z))";
 /// Letters after a backslash that mean the same to both, inside a class and outside.
 constexpr std::string_view kSameEscapes = "dDnrt";
+
+bool IsHexadecimal(std::string_view digits) {
+  return digits.size() == 4 && std::ranges::all_of(digits, [](char c) {
+           return std::isxdigit(static_cast<unsigned char>(c)) != 0;
+         });
+}
 
 /// The expression as PCRE2 has to read it.
 class Translation {
@@ -29,8 +43,12 @@ class Translation {
         TranslateInClass();
       } else {
         if (rest_.starts_with("(?")) CheckGroup();
-        // Lines' ends there, the text's here; a repetition of a repetition there, possessive here.
-        if (rest_[0] == '^' || rest_[0] == '$') Refuse(fmt::format("'{}'", rest_[0]));
+        if (rest_[0] == '^' || rest_[0] == '$') {
+          text_ += rest_[0] == '^' ? kLineBegin : kLineEnd;
+          rest_.remove_prefix(1);
+          continue;
+        }
+        // A repetition of a repetition there, possessive here.
         if (rest_.starts_with("}+")) Refuse("'}+'");
         if (rest_[0] == '[') OpenClass();
         Take(1);
@@ -95,7 +113,17 @@ class Translation {
     } else if ((escaped == 's' || escaped == 'S') && depth_ == 0) {
       text_ += fmt::format("[{}{}]", escaped == 'S' ? "^" : "", kSpaces);
       rest_.remove_prefix(2);
-    } else if (rest_.starts_with("\\p{") || rest_.starts_with("\\P{")) {
+    } else if (escaped == 'w' && depth_ > 0) {
+      text_ += kWordCharacters;
+      rest_.remove_prefix(2);
+    } else if ((escaped == 'w' || escaped == 'W') && depth_ == 0) {
+      text_ += fmt::format("[{}{}]", escaped == 'W' ? "^" : "", kWordCharacters);
+      rest_.remove_prefix(2);
+    } else if (escaped == 'u' && IsHexadecimal(rest_.substr(2, 4))) {
+      text_ += fmt::format("\\x{{{}}}", rest_.substr(2, 4));
+      rest_.remove_prefix(6);
+    } else if (rest_.starts_with("\\x{") || rest_.starts_with("\\p{") ||
+               rest_.starts_with("\\P{")) {
       Take(std::min(rest_.find('}'), rest_.size() - 1) + 1);
     } else if (std::isalnum(static_cast<unsigned char>(escaped)) == 0 ||
                kSameEscapes.find(escaped) != std::string_view::npos) {
@@ -106,11 +134,11 @@ class Translation {
   }
 
   [[noreturn]] void Refuse(const std::string& what) const {
-    throw InputError(
-        fmt::format("{}: {}; expected a pattern of literals, classes, \\s, \\S, \\d, \\p{{..}}, "
-                    "(?i:..), (?:..), "
-                    "look-around and repetitions",
-                    where_, what));
+    throw InputError(fmt::format(
+        "{}: {}; expected a pattern of literals, classes, \\s, \\S, \\d, \\w, \\p{{..}}, "
+        "(?i:..), (?:..), "
+        "look-around and repetitions",
+        where_, what));
   }
 
   std::string_view rest_;
@@ -128,6 +156,17 @@ std::string MessageOf(int error) {
 PCRE2_SPTR Bytes(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 }  // namespace
+
+std::string PatternOfText(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (static_cast<signed char>(c) > 0 && std::isalnum(static_cast<unsigned char>(c)) == 0) {
+      escaped += '\\';
+    }
+    escaped += c;
+  }
+  return escaped;
+}
 
 struct Pattern::Compiled {
   pcre2_code* code = nullptr;

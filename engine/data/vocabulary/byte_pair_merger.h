@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace trimtab {
@@ -13,6 +14,8 @@ class BytePairMerger {
  public:
   /// The pair `left`, `right` becomes `merged`; lower ranks first. False when the pair is known.
   bool Add(int32_t left, int32_t right, int32_t merged);
+  /// Forgets the pairs that become one of `tokens`.
+  void RemoveThoseInto(const std::unordered_set<int32_t>& tokens);
   size_t size() const { return merges_.size(); }
 
   /// Joins the pair of the lowest rank, the first of several, until there is none. Takes
@@ -27,6 +30,7 @@ class BytePairMerger {
   const Rule* Find(int32_t left, int32_t right) const;
 
   std::unordered_map<uint64_t, Rule> merges_;
+  int32_t next_rank_ = 0;
 };
 
 }  // namespace trimtab
