@@ -44,8 +44,8 @@ struct CheckpointHeader {
 
 /// Names of files that a tokenizer is made of, and of the one that says which ids end an answer.
 inline constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json",    "tokenizer.model",     "tokenizer_config.json",
-    "added_tokens.json", "chat_template.jinja", "generation_config.json"};
+    "tokenizer.json",      "tokenizer.model",    "tokenizer_config.json", "added_tokens.json",
+    "chat_template.jinja", "chat_template.json", "generation_config.json"};
 
 /// What is kept of each parameter.
 enum class StateKind { kWeight, kFirstMoment, kSecondMoment };

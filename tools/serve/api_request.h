@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/data/tokenizer.h"
 #include "engine/infer/engine.h"
-#include "tools/serve/chat_template.h"
+#include "engine/chat/chat_template.h"
 
 namespace trimtab {
 

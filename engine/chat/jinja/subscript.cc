@@ -58,10 +58,6 @@ std::optional<Value> FindItem(const Value& object, const Value& key) {
 }
 
 std::optional<Value> FindAttribute(const Value& object, const std::string& name) {
-  if (name.starts_with("__") && name.ends_with("__")) {
-    throw Failure(
-        fmt::format("access to attribute '{}' of '{}' object is unsafe", name, object.type()));
-  }
   if (Object* other = object.object()) return other->Attribute(name);
   return Method(object, name);
 }
