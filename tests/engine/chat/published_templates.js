@@ -28,12 +28,13 @@ const conversations = [
 ];
 const cases = [];
 for (const [name, template] of Object.entries(templates)) {
+  if (template.includes('strftime_now')) continue;  // the two would write different times
   for (const messages of conversations) {
     for (const add_generation_prompt of [true, false]) {
       const context = {messages, add_generation_prompt, bos_token: '<s>', eos_token: '</s>', tools: null};
       let output = null;  // it refuses, or does not know something
       try {
-        output = new Template(template).render({...context, strftime_now: () => '26 Jul 2024'});
+        output = new Template(template).render(context);
       } catch (fault) {
       }
       cases.push({name, template, context, output});
