@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes jinja.json: what jinja2 makes of each template in snippets.py, or that it fails.
 
-Needs Debian's python3-jinja2. Messages of faults are jinja2's own and are not compared, but those of
-raise_exception.
+Needs Debian's python3-jinja2. Messages of faults are jinja2's own and are not compared, but those
+of raise_exception.
 """
 
 import copy
