@@ -72,7 +72,8 @@ class HuggingFaceTokenizer : public Tokenizer {
     return vocabulary_.SpecialId(special);
   }
   std::vector<int32_t> prompt_prefix() const override { return vocabulary_.prompt_prefix; }
-  std::string chat_template() const override { return config_.chat_template; }
+  std::vector<std::string> special_names() const override { return vocabulary_.special_names; }
+  ChatFormat chat_format() const override { return ChatFormatOf(config_); }
   int64_t vocab_size() const override { return std::ssize(vocabulary_.tokens); }
   int32_t eod_id() const override { return eod_; }
   std::string name() const override { return "hugging-face"; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
@@ -20,11 +21,13 @@ namespace fs = std::filesystem;
 constexpr char kJsonFile[] = "tokenizer.json";
 constexpr char kModelFile[] = "tokenizer.model";
 constexpr char kTemplateFile[] = "chat_template.jinja";
+constexpr char kProcessorTemplateFile[] = "chat_template.json";  // beside a processor of images
+constexpr char kMoreTemplatesFolder[] = "additional_chat_templates";  // NAME.jinja
 /// Vocabularies, of which the first that is there counts.
 constexpr const char* kVocabularyFiles[] = {kModelFile, kJsonFile, kVocabFile, kMergesFile};
 /// What is said beside them.
 constexpr const char* kFilesBeside[] = {kTokenizerConfigFile, kSpecialTokensFile, kAddedTokensFile,
-                                        kTemplateFile, "chat_template.json"};
+                                        kTemplateFile, kProcessorTemplateFile};
 
 bool IsFile(const fs::path& path) {
   std::error_code ignored;
@@ -47,6 +50,31 @@ fs::path FileOf(const std::string& source) {
                                kModelFile, kJsonFile));
 }
 
+/// The templates in files of their own, which count before those of tokenizer_config.json.
+void ReadTemplatesBeside(const fs::path& folder, TokenizerConfig& config) {
+  const fs::path processor = folder / kProcessorTemplateFile;
+  if (IsFile(processor)) {
+    const nlohmann::json root = ReadJsonFile(processor.string());
+    StrictObject object(root, processor.string() + ": $");
+    std::string text;
+    object.Text("chat_template", text, Need::kRequired);
+    SetChatTemplate(config, "default", std::move(text));
+  }
+  const fs::path jinja = folder / kTemplateFile;
+  if (IsFile(jinja)) {
+    SetChatTemplate(config, "default", ReadTextFile(jinja.string(), kMaxJsonBytes));
+  }
+  std::error_code ignored;
+  std::vector<fs::path> more;
+  for (const auto& entry : fs::directory_iterator(folder / kMoreTemplatesFolder, ignored)) {
+    if (entry.path().extension() == ".jinja") more.push_back(entry.path());
+  }
+  std::ranges::sort(more);
+  for (const fs::path& path : more) {
+    SetChatTemplate(config, path.stem().string(), ReadTextFile(path.string(), kMaxJsonBytes));
+  }
+}
+
 TokenizerConfig ConfigBeside(const fs::path& file) {
   TokenizerConfig config;
   const fs::path path = file.parent_path() / kTokenizerConfigFile;
@@ -64,8 +92,7 @@ TokenizerConfig ConfigBeside(const fs::path& file) {
   if (IsFile(added)) {
     ReadAddedTokens(ReadTextFile(added.string(), kMaxJsonBytes), added.string(), config);
   }
-  const fs::path jinja = file.parent_path() / kTemplateFile;
-  if (IsFile(jinja)) config.chat_template = ReadTextFile(jinja.string(), kMaxJsonBytes);
+  ReadTemplatesBeside(file.parent_path(), config);
   return config;
 }
 

@@ -98,7 +98,26 @@ class SentencePieceTokenizer : public Tokenizer {
     return {begin};
   }
 
-  std::string chat_template() const override { return config_.chat_template; }
+  std::vector<std::string> special_names() const override {
+    std::vector<std::string> names;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      if (processor_.IsControl(id)) names.push_back(processor_.IdToPiece(id));
+    }
+    for (const AddedToken& added : config_.added_tokens) {
+      if (added.special && SpecialId(added.name)) names.push_back(added.name);
+    }
+    return names;
+  }
+
+  /// The model names the tokens that no file beside it does.
+  ChatFormat chat_format() const override {
+    TokenizerConfig config = config_;
+    if (config.bos_token.empty() && processor_.bos_id() >= 0) {
+      config.bos_token = processor_.IdToPiece(processor_.bos_id());
+    }
+    return ChatFormatOf(config);
+  }
+
   int64_t vocab_size() const override { return std::ssize(pieces_); }
   int32_t eod_id() const override { return eod_; }
   std::string name() const override { return "sentencepiece"; }

@@ -51,7 +51,8 @@ class ByteTokenizer : public Tokenizer {
   std::vector<int32_t> prompt_prefix() const override { return {}; }
   int64_t vocab_size() const override { return kByteCount + 1; }
   int32_t eod_id() const override { return kByteCount; }
-  std::string chat_template() const override { return ""; }
+  std::vector<std::string> special_names() const override { return {std::string(kEndOfDocument)}; }
+  ChatFormat chat_format() const override { return {}; }
   std::string name() const override { return "byte"; }
 
   std::vector<TokenizerFile> files() const override {

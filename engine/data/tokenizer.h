@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trimtab {
@@ -21,6 +22,16 @@ enum class SpecialNames {
 struct TokenizerFile {
   std::string name;
   std::string content;
+};
+
+/// How conversations are written, as the files beside a vocabulary say it.
+struct ChatFormat {
+  /// Jinja templates by name: "default", "tool_use".
+  std::vector<std::pair<std::string, std::string>> templates{};
+  /// Texts of special tokens by the names that templates give them: "bos_token".
+  std::vector<std::pair<std::string, std::string>> tokens{};
+
+  bool operator==(const ChatFormat&) const = default;
 };
 
 /// Safe to use from several threads.
@@ -44,14 +55,16 @@ class Tokenizer {
 
   /// The id of the special token of this name.
   virtual std::optional<int32_t> SpecialId(std::string_view name) const = 0;
+  /// The names of all special tokens.
+  virtual std::vector<std::string> special_names() const = 0;
   /// What every prompt begins with: the id that begins a text, where the vocabulary has one.
   virtual std::vector<int32_t> prompt_prefix() const = 0;
 
   virtual int64_t vocab_size() const = 0;
   /// The id that ends every document.
   virtual int32_t eod_id() const = 0;
-  /// The Jinja template of conversations that came with it; empty if none did.
-  virtual std::string chat_template() const = 0;
+  /// How conversations with its model are written.
+  virtual ChatFormat chat_format() const = 0;
   /// The kind, as stored with a dataset: "byte", "hugging-face", "sentencepiece".
   virtual std::string name() const = 0;
   /// What describes it: OpenTokenizer makes the same ids of a folder with these files.

@@ -13,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kDefaultTemplate[] = "default";
+
 /// A token is given by its name, or as an object with that as its content.
 std::string TokenName(StrictObject& object, const std::string& key) {
   const json* token = object.Find(key);
@@ -25,17 +27,48 @@ std::string TokenName(StrictObject& object, const std::string& key) {
 }
 
 /// One template, or several of which one is named "default".
-std::string TemplateText(const StrictObject& object, const json& templates) {
-  if (templates.is_string()) return templates.get<std::string>();
-  if (templates.is_array()) {
-    for (const json& each : templates) {
-      if (each.is_object() && each.value("name", json()) == "default" &&
-          each.value("template", json()).is_string()) {
-        return each["template"].get<std::string>();
-      }
-    }
+void ReadTemplates(const StrictObject& object, const json& templates, TokenizerConfig& config) {
+  if (templates.is_string()) {
+    SetChatTemplate(config, kDefaultTemplate, templates.get<std::string>());
+    return;
   }
-  object.Refuse("chat_template", "a template, or a list with one whose name is 'default'");
+  bool has_default = false;
+  bool well_formed = templates.is_array();
+  for (const json& each : well_formed ? templates : json::array()) {
+    well_formed = well_formed && each.is_object() && each.value("name", json()).is_string() &&
+                  each.value("template", json()).is_string();
+    if (!well_formed) break;
+    const auto name = each["name"].get<std::string>();
+    has_default |= name == kDefaultTemplate;
+    SetChatTemplate(config, name, each["template"].get<std::string>());
+  }
+  if (well_formed && has_default) return;
+  object.Refuse("chat_template",
+                "a template, or a list of objects with 'name' and 'template', one of them named "
+                "'default'");
+}
+
+/// The text of a token where `value` is one, as a text or as an object with its content.
+std::optional<std::string> TokenText(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object() && value.value("content", json()).is_string()) {
+    return value["content"].get<std::string>();
+  }
+  return std::nullopt;
+}
+
+/// Every other key that names a special token: "unk_token", "image_token".
+void ReadOtherTokens(const json& root, TokenizerConfig& config) {
+  const auto read = [&config](const json& tokens, std::string_view suffix) {
+    for (const auto& [key, value] : tokens.items()) {
+      if (!key.ends_with(suffix) || key == "eos_token" || key == "bos_token") continue;
+      if (auto text = TokenText(value)) config.other_tokens.emplace_back(key, *std::move(text));
+    }
+  };
+  read(root, "_token");
+  for (const char* more : {"extra_special_tokens", "model_specific_special_tokens"}) {
+    if (root.contains(more) && root[more].is_object()) read(root[more], "");
+  }
 }
 
 /// `added_tokens_decoder`: objects by id.
@@ -86,13 +119,31 @@ TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& 
   }
   const json* templates = object.Find("chat_template");
   if (templates != nullptr && !templates->is_null()) {
-    config.chat_template = TemplateText(object, *templates);
+    ReadTemplates(object, *templates, config);
   }
+  ReadOtherTokens(root, config);
   const json* added = object.Find("added_tokens_decoder");
   if (added != nullptr && !added->is_null()) {
     config.added_tokens = AddedTokens(*added, object.Where("added_tokens_decoder"));
   }
   return config;
+}
+
+void SetChatTemplate(TokenizerConfig& config, const std::string& name, std::string text) {
+  const auto found =
+      std::ranges::find(config.chat_templates, name, &std::pair<std::string, std::string>::first);
+  if (found != config.chat_templates.end()) {
+    found->second = std::move(text);
+  } else {
+    config.chat_templates.emplace_back(name, std::move(text));
+  }
+}
+
+ChatFormat ChatFormatOf(const TokenizerConfig& config) {
+  ChatFormat format = {config.chat_templates, config.other_tokens};
+  if (!config.bos_token.empty()) format.tokens.emplace_back("bos_token", config.bos_token);
+  if (!config.eos_token.empty()) format.tokens.emplace_back("eos_token", config.eos_token);
+  return format;
 }
 
 void WarnOfLeftOut(int64_t count, const std::string& path, int64_t most_ids) {
@@ -124,9 +175,16 @@ std::string ToJsonText(const TokenizerConfig& config) {
   if (!config.eos_token.empty()) root["eos_token"] = config.eos_token;
   if (!config.bos_token.empty()) root["bos_token"] = config.bos_token;
   if (config.add_bos_token) root["add_bos_token"] = *config.add_bos_token;
-  if (!config.chat_template.empty()) root["chat_template"] = config.chat_template;
   if (!config.tokenizer_class.empty()) root["tokenizer_class"] = config.tokenizer_class;
   if (config.add_prefix_space) root["add_prefix_space"] = true;
+  for (const auto& [key, text] : config.other_tokens) root[key] = text;
+  if (config.chat_templates.size() == 1) {
+    root["chat_template"] = config.chat_templates[0].second;
+  } else {
+    for (const auto& [name, text] : config.chat_templates) {
+      root["chat_template"].push_back({{"name", name}, {"template", text}});
+    }
+  }
   for (const AddedToken& each : config.added_tokens) {
     root["added_tokens_decoder"][std::to_string(each.id)] = {
         {"content", each.name},

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "engine/data/tokenizer.h"
 #include "engine/data/vocabulary/special_tokens.h"
 
 namespace trimtab {
@@ -36,9 +38,12 @@ struct TokenizerConfig {
   std::string eos_token{};              // the name of the token that ends a document
   std::string bos_token{};              // and of the one that begins a text
   std::optional<bool> add_bos_token{};  // whether prompts begin with the id that begins a text
-  std::string chat_template{};          // in Jinja
   std::string tokenizer_class{};        // of transformers
   bool add_prefix_space = false;        // of vocab.json and merges.txt, which do not say it
+  /// In Jinja, by name; one is "default".
+  std::vector<std::pair<std::string, std::string>> chat_templates{};
+  /// Other special tokens by key: "unk_token".
+  std::vector<std::pair<std::string, std::string>> other_tokens{};
   std::vector<AddedToken> added_tokens{};
 
   bool operator==(const TokenizerConfig&) const = default;
@@ -54,6 +59,12 @@ TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& 
 /// Adds what the text of an added_tokens.json has beyond those of `config`: special where its name
 /// looks like it, as nothing else says it. Throws as ReadTokenizerConfig does.
 void ReadAddedTokens(const std::string& text, const std::string& path, TokenizerConfig& config);
+
+/// Puts a template in the place of that of the same name, or adds it.
+void SetChatTemplate(TokenizerConfig& config, const std::string& name, std::string text);
+
+/// How conversations are written, with the names of all its special tokens.
+ChatFormat ChatFormatOf(const TokenizerConfig& config);
 
 /// The same as JSON, for a file of its own.
 std::string ToJsonText(const TokenizerConfig& config);

@@ -2,10 +2,12 @@
 
 #include <iostream>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "engine/chat/chat_template.h"
 #include "engine/infer/engine.h"
 #include "tools/command.h"
 #include "tools/serve/answer.h"
@@ -28,8 +30,8 @@ class ChatCommand : public Command {
     serving_.Declare(flags);
     sampling_.Declare(flags);
     flags.Text("--chat-template", template_,
-               "how the conversation is written: chatml, gemma, llama-2, llama-3 or plain; if left "
-               "out, the one that came with the model");
+               "how the conversation is written: a file with a Jinja template, or chatml, gemma, "
+               "llama-2, llama-3 or plain; if left out, as the model's own template does");
     flags.Text("--system", system_, "what the model is told before the conversation");
     flags.Integer("--max-tokens", max_tokens_, 1, std::numeric_limits<int32_t>::max(),
                   "tokens of an answer at most");
@@ -64,8 +66,12 @@ class ChatCommand : public Command {
 
  private:
   void Reset() {
-    messages_.clear();
-    if (!system_.empty()) messages_.push_back({"system", system_});
+    messages_ = nlohmann::ordered_json::array();
+    if (!system_.empty()) Say("system", system_);
+  }
+
+  void Say(const char* role, std::string text) {
+    messages_.push_back({{"role", role}, {"content", std::move(text)}});
   }
 
   static bool Ask(std::string& line) {
@@ -84,8 +90,8 @@ class ChatCommand : public Command {
   }
 
   void Answer(const std::string& question) {
-    messages_.push_back({"user", question});
-    ChatPrompt prompt = chat_->Render(messages_);
+    Say("user", question);
+    ChatPrompt prompt = chat_->Render({.messages = messages_});
     GenerationRequest request;
     request.prompt = std::move(prompt.tokens);
     request.max_tokens = max_tokens_;
@@ -97,12 +103,12 @@ class ChatCommand : public Command {
     stops.insert(stops.end(), sampling_.stops.begin(), sampling_.stops.end());
     const auto taken = engine_->AddRequest(std::move(request));
     if (const auto* refusal = std::get_if<Refusal>(&taken)) {
-      messages_.pop_back();
+      messages_.erase(messages_.size() - 1);
       LogWarning("{}; /reset begins anew", refusal->reason);
       unanswered_ = true;
       return;
     }
-    messages_.push_back({"assistant", Stream(std::get<RequestId>(taken), std::move(stops))});
+    Say("assistant", Stream(std::get<RequestId>(taken), std::move(stops)));
   }
 
   /// Prints the answer while it grows; Ctrl-C ends it where it is.
@@ -136,7 +142,7 @@ class ChatCommand : public Command {
   std::vector<int32_t> ends_;  // of an answer, beside those of tokenizer and template
   std::unique_ptr<ChatTemplate> chat_;
   std::unique_ptr<Engine> engine_;
-  std::vector<ChatMessage> messages_;
+  nlohmann::ordered_json messages_;
   bool unanswered_ = false;  // a message was
 };
 

@@ -30,7 +30,8 @@ class ServeCommand : public Command {
     flags.Integer("--port", options_.port, 0, 65535, "port to listen on; 0: one that is free");
     flags.Text("--name", name_, "what clients call the model; if left out, its own name");
     flags.Text("--chat-template", template_,
-               "how conversations are written: chatml, gemma, llama-2, llama-3 or plain; if left "
+               "how conversations are written: a file with a Jinja template, or chatml, gemma, "
+               "llama-2, llama-3 or plain; if left "
                "out, the one that came with the model");
     flags.Integer("--max-requests", options_.max_requests, 1, 4096,
                   "requests that are answered or wait at once; more are refused");

@@ -182,7 +182,7 @@ class Parser {
       object_.Integer("top_logprobs", generation.sampling.log_probabilities, 0,
                       kMaxLogProbabilities);
     }
-    ChatPrompt prompt = model_.chat->Render(ReadMessages());
+    ChatPrompt prompt = model_.chat->Render({.messages = ReadMessages()});
     generation.prompt = std::move(prompt.tokens);
     generation.stop_tokens = std::move(prompt.stop_tokens);
     for (std::string& stop : prompt.stop_strings) out_.stop_strings.push_back(std::move(stop));
@@ -191,17 +191,17 @@ class Parser {
     Unsupported(object_, "tool_choice", {"none"});
   }
 
-  std::vector<ChatMessage> ReadMessages() {
+  nlohmann::ordered_json ReadMessages() {
     const json* list = object_.Find("messages", Need::kRequired);
     if (!list->is_array() || list->empty()) object_.Refuse("messages", "a list of messages");
-    std::vector<ChatMessage> messages;
+    auto messages = nlohmann::ordered_json::array();
     for (size_t i = 0; i < list->size(); ++i) {
       StrictObject message((*list)[i], fmt::format("$.messages[{}]", i));
-      ChatMessage& read = messages.emplace_back();
+      std::string role;
       const std::string roles[] = {"system", "developer", "user", "assistant"};
-      message.Choice("role", read.role, roles, Need::kRequired);
-      if (read.role == "developer") read.role = "system";  // OpenAI's newer name of it
-      read.content = ReadContent(message);
+      message.Choice("role", role, roles, Need::kRequired);
+      if (role == "developer") role = "system";  // OpenAI's newer name of it
+      messages.push_back({{"role", role}, {"content", ReadContent(message)}});
       Unsupported(message, "name", {""});
       message.Finish();
     }

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/chat/chat_template.h"
 #include "engine/data/tokenizer.h"
 #include "engine/infer/engine.h"
-#include "tools/serve/chat_template.h"
 
 namespace trimtab {
 

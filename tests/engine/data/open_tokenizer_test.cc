@@ -38,20 +38,36 @@ TEST(OpenTokenizer, FindsTheFilesThatATokenizerWrites) {
   WriteBytes(folder + "/tokenizer_config.json",
              R"({"eos_token": {"content": "<|end|>", "lstrip": false}, "model_max_length": 8,
                  "bos_token": {"content": "<|start|>"}, "add_bos_token": true,
+                 "unk_token": "<unk>", "pad_token": null,
+                 "extra_special_tokens": {"image_token": "<i>"},
                  "chat_template": [{"name": "tools", "template": "x"},
                                    {"name": "default", "template": "{{ y }}"}]})");
   const auto first = OpenTokenizer(folder);
-  EXPECT_EQ(first->chat_template(), "{{ y }}");
+  const ChatFormat format = {{{"tools", "x"}, {"default", "{{ y }}"}},
+                             {{"unk_token", "<unk>"},
+                              {"image_token", "<i>"},
+                              {"bos_token", "<|start|>"},
+                              {"eos_token", "<|end|>"}}};
+  EXPECT_EQ(first->chat_format(), format);
   WriteTokenizer(*first, folder + "/copy");
   EXPECT_TRUE(HasTokenizer(folder + "/copy"));
   const auto copy = OpenTokenizer(folder + "/copy");
   for (const std::string& line : ManyScripts()) EXPECT_EQ(Ids(*copy, line), Ids(*first, line));
   EXPECT_EQ(copy->eod_id(), first->eod_id());
-  EXPECT_EQ(copy->chat_template(), first->chat_template());
+  EXPECT_EQ(copy->chat_format().templates, format.templates);
   EXPECT_EQ(first->prompt_prefix(), std::vector<int32_t>{*first->SpecialId("<|start|>")});
   EXPECT_EQ(copy->prompt_prefix(), first->prompt_prefix());
+  const auto templates = [&folder] {
+    return OpenTokenizer(folder + "/tokenizer.json")->chat_format().templates;
+  };
+  using Templates = std::vector<std::pair<std::string, std::string>>;
+  WriteBytes(folder + "/chat_template.json", R"({"chat_template": "{{ p }}"})");
+  EXPECT_EQ(templates(), (Templates{{"tools", "x"}, {"default", "{{ p }}"}}));
   WriteBytes(folder + "/chat_template.jinja", "{{ z }}");
-  EXPECT_EQ(OpenTokenizer(folder + "/tokenizer.json")->chat_template(), "{{ z }}");
+  std::filesystem::create_directories(folder + "/additional_chat_templates");
+  WriteBytes(folder + "/additional_chat_templates/tool_use.jinja", "{{ t }}");
+  EXPECT_EQ(templates(),
+            (Templates{{"tools", "x"}, {"default", "{{ z }}"}, {"tool_use", "{{ t }}"}}));
 }
 
 TEST(OpenTokenizer, FindsTheTokenizerOfADataset) {

@@ -209,7 +209,8 @@ class FaultyTokenizer : public Tokenizer {
   std::vector<int32_t> prompt_prefix() const override { return {}; }
   int64_t vocab_size() const override { return bytes_->vocab_size(); }
   int32_t eod_id() const override { return bytes_->eod_id(); }
-  std::string chat_template() const override { return ""; }
+  std::vector<std::string> special_names() const override { return {}; }
+  ChatFormat chat_format() const override { return {}; }
   std::string name() const override { return "faulty"; }
   std::vector<TokenizerFile> files() const override { return {}; }
 
