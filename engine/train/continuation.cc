@@ -162,6 +162,7 @@ std::string HowToKeepSchedule(const std::vector<ResultChange>& changes) {
 
 std::vector<ResultChange> ChangesSince(const CheckpointHeader& from, const RunConfig& run,
                                        const std::string& tokens) {
+  if (from.step >= run.steps) return {};  // no step is left to compute
   std::vector<ResultChange> changes = ScheduleChanges(from.run, run, from.step);
   if (from.tokens != tokens) {
     // One place whose content is another one differs in what it holds, not in its name.

@@ -25,8 +25,8 @@ struct ResultChange {
 /// Every key of RUN.json counts but those that change results by rounding alone: the layout with
 /// its micro batch, devices, threads, memory. Settings that nothing reads do not count (fp8's in
 /// bf16), nor do rates, warm-up and length of a schedule that gives the same rate at every step
-/// to come: of a constant rate, or past its end. Shapes of the model are no settings: a checkpoint
-/// of another shape cannot be read at all.
+/// to come: of a constant rate, or past its end; nor does anything where no step is left. Shapes of
+/// the model are no settings: a checkpoint of another shape cannot be read at all.
 std::vector<ResultChange> ChangesSince(const CheckpointHeader& from, const RunConfig& run,
                                        const std::string& tokens);
 

@@ -165,6 +165,12 @@ TEST(Continuation, AScheduleWithoutAnotherRateToComeMayGoOn) {
   EXPECT_EQ(ChangesSince(Saved(past_end, 200), other, kTokens), std::vector<ResultChange>{});
 }
 
+TEST(Continuation, WithoutAStepLeftNothingChanges) {
+  RunConfig shorter = PlainRun();
+  shorter.steps = 50;
+  EXPECT_EQ(ChangesSince(Saved(PlainRun()), shorter, kTokens), std::vector<ResultChange>{});
+}
+
 TEST(Continuation, RefusesWhatIsNotAskedForByName) {
   const CheckpointHeader from = Saved(PlainRun());
   RunConfig now = PlainRun();
