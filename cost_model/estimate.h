@@ -40,24 +40,38 @@ struct Breakdown {
   double& exposed(GroupKind group);
 };
 
-/// A part of a step: its key in JSON, in words, and its member.
+/// A part of a step: its key in JSON, its words in a table and in a chart, the end of a sentence "4
+/// % of the step is ...", and its member.
 struct BreakdownPart {
   const char* key;
   const char* words;
+  const char* label;
+  const char* in_sentence;
   double Breakdown::*seconds;
 };
 inline constexpr std::array kBreakdownParts = {
-    BreakdownPart{"compute", "compute", &Breakdown::compute},
-    BreakdownPart{"exposed_tp", "exposed tp", &Breakdown::exposed_tp},
-    BreakdownPart{"exposed_cp", "exposed cp", &Breakdown::exposed_cp},
-    BreakdownPart{"exposed_ep", "exposed ep", &Breakdown::exposed_ep},
-    BreakdownPart{"exposed_dp", "exposed dp", &Breakdown::exposed_dp},
-    BreakdownPart{"exposed_pp", "exposed pp", &Breakdown::exposed_pp},
-    BreakdownPart{"bubble", "pipeline bubble", &Breakdown::bubble},
-    BreakdownPart{"recompute", "recompute", &Breakdown::recompute},
-    BreakdownPart{"host", "waiting for the host", &Breakdown::host},
-    BreakdownPart{"optimizer", "optimizer", &Breakdown::optimizer},
-    BreakdownPart{"overhead", "overhead", &Breakdown::overhead},
+    BreakdownPart{"compute", "compute", "compute", "compute", &Breakdown::compute},
+    BreakdownPart{"recompute", "recompute", "recompute", "recomputing activations",
+                  &Breakdown::recompute},
+    BreakdownPart{"exposed_tp", "exposed tp", "tensor-parallel messages",
+                  "tensor-parallel messages that compute does not hide", &Breakdown::exposed_tp},
+    BreakdownPart{"exposed_cp", "exposed cp", "context-parallel messages",
+                  "context-parallel messages that compute does not hide", &Breakdown::exposed_cp},
+    BreakdownPart{"exposed_ep", "exposed ep", "messages to and from experts",
+                  "messages to and from experts that compute does not hide",
+                  &Breakdown::exposed_ep},
+    BreakdownPart{"exposed_dp", "exposed dp", "data-parallel messages",
+                  "data-parallel messages that compute does not hide", &Breakdown::exposed_dp},
+    BreakdownPart{"exposed_pp", "exposed pp", "messages between stages",
+                  "messages between pipeline stages that compute does not hide",
+                  &Breakdown::exposed_pp},
+    BreakdownPart{"bubble", "pipeline bubble", "pipeline bubble", "the pipeline's bubble",
+                  &Breakdown::bubble},
+    BreakdownPart{"host", "waiting for the host", "waiting for the host", "waiting for the host",
+                  &Breakdown::host},
+    BreakdownPart{"optimizer", "optimizer", "optimizer", "the optimizer", &Breakdown::optimizer},
+    BreakdownPart{"overhead", "overhead", "overhead", "the framework's overhead",
+                  &Breakdown::overhead},
 };
 
 /// Multiplies every part by `factor`.

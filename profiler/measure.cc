@@ -14,13 +14,13 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/config/rules.h"
+#include "engine/data/open_token_source.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/train/trainer.h"
 #include "profiler/other_work.h"
 #include "profiler/probe.h"
 #include "profiler/stats.h"
 #include "profiler/timing_recorder.h"
-#include "profiler/token_source.h"
 
 namespace trimtab {
 namespace {

@@ -7,9 +7,9 @@
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/config/rules.h"
+#include "engine/data/open_token_source.h"
 #include "engine/train/numeric_error.h"
 #include "profiler/leave.h"
-#include "profiler/token_source.h"
 #include "profiler/trial.h"
 
 namespace trimtab {

@@ -191,7 +191,7 @@ std::vector<LaunchPlan> PlanTrials(const SearchOptions& options, const SearchRes
 SearchResult RunSearch(const SearchOptions& asked, Predictor& todays, TrialRunner& runner,
                        SearchEvents& events) {
   const auto start = Proof::Clock::now();
-  const bool is_new = HoldsNoStudy(asked.study_path);
+  const bool is_new = HoldsNoStudy(asked.study_path) || IsEmptyStudy(asked.study_path);
   std::unique_ptr<Study> study = Study::Open(asked.study_path, asked.problem, asked.study);
   const SearchOptions options = PricedByStudy(asked, *study);
   const std::unique_ptr<Predictor> own = todays.For(options.problem);

@@ -134,8 +134,7 @@ void SetBatches(const ModelRequest& request, ModelProposal& proposal) {
   proposal.steps = std::max<int64_t>(1, std::llround(request.tokens / batch_tokens));
   OptimizerConfig& optimizer = proposal.optimizer;
   const double exact = Between(parameters, &Published::learning_rate);
-  optimizer.learning_rate = std::round(exact * 1e6) / 1e6;
-  optimizer.min_learning_rate = optimizer.learning_rate / 10;
+  optimizer.ScaleTo(std::round(exact * 1e6) / 1e6);
   const double warmup = std::min(kWarmupTokens, kMostOfRunWarmup * request.tokens);
   optimizer.warmup_steps = std::max<int64_t>(1, std::llround(warmup / batch_tokens));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "cost_model/estimate.h"
 #include "cost_model/hardware/numerics.h"
@@ -71,10 +72,12 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   row.visits = static_cast<int64_t>(candidate.visits.size());
   row.figure = FigureOf(candidate);
   if (race.entrant[index] && race.contestant[index] && race.best) {
-    const RaceFit::Estimate worse = race.AgainstBest(rules, candidates, index);
-    row.against_best = {.by = std::expm1(worse.log),
-                        .low = std::expm1(worse.low()),
-                        .high = std::expm1(worse.high())};
+    const RaceFit::Estimate worse = race.MeasuredAgainstBest(rules, candidates, index);
+    row.against_best = {.by = std::expm1(worse.log)};
+    if (std::exp(worse.half_width) < kWidestFactor) {
+      row.against_best->low = std::expm1(worse.low());
+      row.against_best->high = std::expm1(worse.high());
+    }
   }
   if (row.standing == Standing::kFailed) {
     row.state = candidate.last_state;
@@ -98,19 +101,32 @@ double ScoreOf(Objective objective, const std::vector<CandidateRecord>& candidat
 }
 
 /// Of a part of a step's time, in words.
-std::string PartInWords(const std::string& part) {
-  static const std::map<std::string, std::string> kWords = {
-      {"exposed_tp", "tensor-parallel messages that compute does not hide"},
-      {"exposed_cp", "context-parallel messages that compute does not hide"},
-      {"exposed_ep", "messages to and from experts that compute does not hide"},
-      {"exposed_dp", "data-parallel messages that compute does not hide"},
-      {"exposed_pp", "messages between pipeline stages that compute does not hide"},
-      {"optimizer", "the optimizer"},
-      {"recompute", "recomputing activations"},
-      {"bubble", "the pipeline's bubble"},
-  };
-  const auto words = kWords.find(part);
-  return words == kWords.end() ? part : words->second;
+std::string PartInWords(const std::string& key) {
+  for (const BreakdownPart& part : kBreakdownParts) {
+    if (key == part.key) return part.in_sentence;
+  }
+  return key;
+}
+
+/// Says why measured rows are below others of fewer tokens/s.
+void ExplainOrder(const RaceRules& rules, const Race& race,
+                  const std::vector<CandidateRecord>& candidates, std::vector<RankingRow>& rows) {
+  double least = std::numeric_limits<double>::infinity();
+  for (RankingRow& row : rows) {
+    if (row.state != "measured") continue;
+    if (row.figure.tokens_per_s > least) {
+      if (rules.objective != Objective::kThroughput) {
+        row.why_below = fmt::format("ordered by {}", Name(rules.objective));
+      } else if (!race.contestant[row.candidate]) {
+        row.why_below = "predicted far behind";
+      } else if (race.AgainstBest(rules, candidates, row.candidate).log > 0) {
+        row.why_below = "slower, as visits and predictions together say";
+      } else {
+        row.why_below = "as fast as the best, which needs less memory or is simpler";
+      }
+    }
+    least = std::min(least, row.figure.tokens_per_s);
+  }
 }
 
 /// What one would start with, on as many ranks as there are GPUs, to train as `chosen` does.
@@ -167,6 +183,7 @@ std::vector<RankingRow> RankAll(const RaceRules& rules, const Race& race,
     }
   }
   rows.insert(rows.end(), failed.begin(), failed.end());
+  ExplainOrder(rules, race, candidates, rows);
   return rows;
 }
 
@@ -185,7 +202,7 @@ std::optional<Recommendation> Recommend(Objective objective,
     choice.alternative = 1;
     const double by =
         ScoreOf(objective, candidates, ranking[1]) / ScoreOf(objective, candidates, winner) - 1;
-    choice.alternative_cost = ranking[1].against_best.value_or(RankingRow::Worse{by, by, by});
+    choice.alternative_cost = ranking[1].against_best.value_or(RankingRow::Worse{.by = by});
   }
   const auto unproved = std::find_if(ranking.begin(), ranking.end(), [](const RankingRow& row) {
     return row.state == "predicted";

@@ -37,14 +37,16 @@ struct RankingRow {
     std::optional<double> high{};
     std::string trust;  // measured | calibrated | modelled
   } figure;
-  /// How much worse its score is than the best one's, by their visits of the same rounds: 0.03 = 3
-  /// %.
+  /// How much worse its score is than the best one's, by the figures of both: 0.03 = 3 %.
   struct Worse {
     double by = 0;
-    double low = 0;
-    double high = 0;
+    // Of the interval; without one where too little is known for it to say anything.
+    std::optional<double> low{};
+    std::optional<double> high{};
   };
-  std::optional<Worse> against_best;
+  std::optional<Worse> against_best;  // of those that were visited
+  /// Why it is below a measured row with fewer tokens/s; empty where it is not.
+  std::string why_below;
 };
 
 /// What a step's time goes to.

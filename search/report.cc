@@ -65,8 +65,8 @@ nlohmann::json WorseJson(const std::optional<RankingRow::Worse>& worse) {
   if (!worse) return nullptr;
   // As throughput: 0.975 = as many tokens for what the best takes for 1.
   return {{"ratio", 1 / (1 + worse->by)},
-          {"low", 1 / (1 + worse->high)},
-          {"high", 1 / (1 + worse->low)}};
+          {"low", worse->high ? nlohmann::json(1 / (1 + *worse->high)) : nullptr},
+          {"high", worse->low ? nlohmann::json(1 / (1 + *worse->low)) : nullptr}};
 }
 
 nlohmann::json RowJson(const SearchResult& result, size_t rank) {
@@ -93,6 +93,7 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"standing", Name(row.standing)},
       {"visits", row.visits},
       {"against_best", WorseJson(row.against_best)},
+      {"why_below", row.why_below},
       {"predicted", prediction},
       {"measured", MeasuredJson(candidate)},
       {"error",
@@ -202,8 +203,8 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
     recommended["alternative"] = {{"layout", result.ranking[*choice.alternative].layout},
                                   {"global_batch", BatchOf(result, *choice.alternative)},
                                   {"extra_cost", choice.alternative_cost.by},
-                                  {"low", choice.alternative_cost.low},
-                                  {"high", choice.alternative_cost.high}};
+                                  {"low", OrNull(choice.alternative_cost.low)},
+                                  {"high", OrNull(choice.alternative_cost.high)}};
   }
   recommended["contender"] = nullptr;
   if (choice.contender) {
@@ -252,7 +253,7 @@ nlohmann::json RaceJson(const SearchResult& result) {
       {"ended", Name(race.end)},
       {"indifference", result.rules.indifference},
       {"confidence", result.rules.confidence},
-      {"expected_loss", race.expected_loss},
+      {"expected_loss", OrNull(race.expected_loss)},
       {"rounds", result.rounds.size()},
       {"visits", visits},
       {"tied", std::move(tied)},

@@ -148,13 +148,7 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   }
   if (flags_->Given("--threads")) run.threads_per_rank = threads_per_rank;
   if (flags_->Given("--seed")) run.seed = static_cast<uint64_t>(seed);
-  if (learning_rate > 0) {
-    // The shape of the schedule stays: the floor keeps its share of the peak, if there was one.
-    if (run.optimizer.learning_rate > 0) {
-      run.optimizer.min_learning_rate *= learning_rate / run.optimizer.learning_rate;
-    }
-    run.optimizer.learning_rate = learning_rate;
-  }
+  if (learning_rate > 0) run.optimizer.ScaleTo(learning_rate);
   RequireLegal(run);
   if (run.layout.world_size() > cluster.max_ranks) {
     throw InfeasibleError(

@@ -67,7 +67,9 @@ std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
          Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
          FormatBytes(row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes)),
          Percent(row.peak_mem_error), fmt::format("{}", row.visits),
-         failed ? row.state : Name(row.standing)});
+         failed                  ? row.state
+         : row.why_below.empty() ? Name(row.standing)
+                                 : fmt::format("{}: {}", Name(row.standing), row.why_below)});
   }
   std::string text = table.ToText(bold);
   if (rows < result.ranking.size()) {
@@ -133,11 +135,10 @@ std::string RecipesText(const SearchResult& result) {
          table.ToText(/*bold=*/false) + "\n";
 }
 
-/// Time against price, where there is more than one number of GPUs, a price, or energy to spare.
+/// Time against price, where there is more than one number of GPUs, or a price.
 std::string FrontText(const SearchResult& result) {
   const bool priced = !result.front.empty() && result.front.front().price;
-  const bool by_energy = result.rules.objective == Objective::kEnergy;
-  if (result.front.empty() || (result.front.size() < 2 && !priced && !by_energy)) return "";
+  if (result.front.empty() || (result.front.size() < 2 && !priced)) return "";
   Table table({{"GPUs", Align::kRight},
                {"tokens/s", Align::kRight},
                {"hours", Align::kRight},
@@ -167,20 +168,27 @@ std::string WorseInWords(Objective objective) {
       return "more memory";
     case Objective::kCost:
       return "more GPU time a token";
-    case Objective::kEnergy:
-      return "more energy a token";
   }
   return "";
+}
+
+/// How much is expected to be lost, in a clause.
+std::string LossText(const SearchResult& result) {
+  const std::string worse = WorseInWords(result.rules.objective);
+  const bool is = result.rules.objective == Objective::kThroughput;
+  if (!result.race.expected_loss) {
+    return fmt::format("how much {} it {} than the true best is unknown: too little was measured",
+                       worse, is ? "is" : "takes");
+  }
+  return fmt::format("it is expected to {} {:.2f} % {} than the true best", is ? "be" : "take",
+                     100 * *result.race.expected_loss, worse);
 }
 
 /// How the race ended, in a sentence.
 std::string VerdictText(const SearchResult& result) {
   const RaceRules& rules = result.rules;
   const std::string percent = fmt::format("{:.3g} %", 100 * rules.indifference);
-  const std::string loss =
-      fmt::format("it is expected to {} {:.2f} % {} than the true best",
-                  rules.objective == Objective::kThroughput ? "be" : "take",
-                  100 * result.race.expected_loss, WorseInWords(rules.objective));
+  const std::string loss = LossText(result);
   std::string tied;
   for (const size_t index : result.race.With(Standing::kTied)) {
     tied += (tied.empty() ? "" : "; ") + result.candidates[index].key;
@@ -229,9 +237,9 @@ std::string RecommendationText(const SearchResult& result) {
   if (recommendation.alternative) {
     const RankingRow::Worse& cost = recommendation.alternative_cost;
     // Predictions alone say nothing about how sure their difference is.
-    const std::string sure =
-        cost.low < cost.high ? fmt::format(" ({:.1f} to {:.1f} %)", 100 * cost.low, 100 * cost.high)
-                             : "";
+    const std::string sure = cost.low && cost.high ? fmt::format(" ({:.1f} to {:.1f} %)",
+                                                                 100 * *cost.low, 100 * *cost.high)
+                                                   : "";
     text +=
         fmt::format("next best: {}, {:.1f} % {}{}\n", KeyOf(result, *recommendation.alternative),
                     100 * cost.by, WorseInWords(result.rules.objective), sure);

@@ -29,11 +29,12 @@ struct LossScaleState {
   int64_t skipped = 0;     // steps without an update
 };
 
-/// Where a run stands: `step` optimizer steps done, `samples` samples consumed.
+/// Where a run stands: `step` optimizer steps done, `samples` samples of `tokens` consumed.
 struct CheckpointHeader {
   RunConfig run;
   int64_t step = 0;
   int64_t samples = 0;
+  std::string tokens{};  // names the content of the data: IdentityOfTokens
   LossScaleState loss_scale{};
   Fp8Snapshot fp8{};
   std::map<std::string, std::vector<float>> buffers{};  // of the whole model, by name
@@ -79,6 +80,10 @@ void RequireCheckpointWritable(const std::string& directory);
 
 /// Steps done by the checkpoint at `directory`; -1 where there is none.
 int64_t StepOfCheckpoint(const std::string& directory);
+
+/// Reads checkpoint.json alone. Throws InputError where there is nothing of a checkpoint,
+/// StorageError when it is missing or damaged.
+CheckpointHeader ReadCheckpointHeader(const std::string& directory);
 
 /// The newest whole checkpoint that saving to `directory` has left: the folder itself, or what a
 /// save that was cut short has beside it. Empty when there is none. Checksums of what is returned

@@ -75,6 +75,7 @@ CheckpointDocument FromJson(const json& root, const std::string& path) {
   CheckpointDocument document;
   document.header.step = root.at("step").get<int64_t>();
   document.header.samples = root.at("samples").get<int64_t>();
+  document.header.tokens = root.at("tokens").get<std::string>();
   document.header.run = RunConfigFromJson(root.at("run"), path + ": $.run");
   TakeOptionalState(root, path, document.header);
   for (const json& tensor : root.at("tensors")) {
@@ -117,9 +118,13 @@ FileDigest DigestFile(const std::string& path) {
 }
 
 std::string ToText(const CheckpointDocument& document) {
-  json root = {{"schema_version", kSchemaVersion},           {"step", document.header.step},
-               {"samples", document.header.samples},         {"run", ToJson(document.header.run)},
-               {"tensors", TensorsToJson(document.tensors)}, {"files", json::object()}};
+  json root = {{"schema_version", kSchemaVersion},
+               {"step", document.header.step},
+               {"samples", document.header.samples},
+               {"run", ToJson(document.header.run)},
+               {"tensors", TensorsToJson(document.tensors)},
+               {"files", json::object()},
+               {"tokens", document.header.tokens}};
   PutOptionalState(document.header, root);
   for (const auto& [name, digest] : document.files) {
     root["files"][name] = {{"bytes", digest.bytes}, {"xxh64", digest.xxh64}};

@@ -14,6 +14,16 @@ namespace {
 
 constexpr int64_t kMaxHeaderBytes = int64_t{64} << 20;
 
+CheckpointDocument ReadDocument(const std::string& directory) {
+  const std::string path = directory + "/" + kHeaderFile;
+  return ParseCheckpointDocument(ReadTextFile(path, kMaxHeaderBytes), path);
+}
+
+/// A checkpoint is written by us alone: wrong content means damage, not a user's mistake.
+StorageError Damaged(const InputError& error) {
+  return StorageError(fmt::format("cannot load the checkpoint: {}", error.what()));
+}
+
 void CheckDigest(const CheckpointDocument& document, const std::string& directory,
                  const char* name) {
   const auto expected = document.files.find(name);
@@ -54,9 +64,18 @@ int64_t StepOfCheckpoint(const std::string& directory) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return -1;
   try {
-    return ParseCheckpointDocument(ReadTextFile(path, kMaxHeaderBytes), path).header.step;
+    return ReadDocument(directory).header.step;
   } catch (const InputError&) {
     return -1;
+  }
+}
+
+CheckpointHeader ReadCheckpointHeader(const std::string& directory) {
+  RequireCheckpoint(directory);
+  try {
+    return ReadDocument(directory).header;
+  } catch (const InputError& error) {
+    throw Damaged(error);
   }
 }
 
@@ -88,9 +107,7 @@ std::string NewestCheckpoint(const std::string& path) {
 CheckpointReader::CheckpointReader(const std::string& directory) {
   RequireCheckpoint(directory);
   try {
-    const std::string path = directory + "/" + kHeaderFile;
-    const CheckpointDocument document =
-        ParseCheckpointDocument(ReadTextFile(path, kMaxHeaderBytes), path);
+    const CheckpointDocument document = ReadDocument(directory);
     CheckDigest(document, directory, kWeightsFile);
     CheckDigest(document, directory, kOptimizerFile);
     for (const char* name : kTokenizerFiles) {
@@ -100,8 +117,7 @@ CheckpointReader::CheckpointReader(const std::string& directory) {
     optimizer_ = std::make_unique<SafetensorsReader>(directory + "/" + kOptimizerFile);
     header_ = document.header;
   } catch (const InputError& error) {
-    // A checkpoint is written by us alone: wrong content means damage, not a user's mistake.
-    throw StorageError(fmt::format("cannot load the checkpoint: {}", error.what()));
+    throw Damaged(error);
   }
 }
 

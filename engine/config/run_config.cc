@@ -24,7 +24,9 @@ const std::array<std::string, 2> kFp8Scalings = {"delayed", "current"};
 OptimizerConfig OptimizerConfigFromJson(const nlohmann::json& json, const std::string& where) {
   StrictObject object(json, where);
   OptimizerConfig optimizer;
-  object.Number("learning_rate", optimizer.learning_rate, 0.0, 1e3);
+  double rate = optimizer.learning_rate;
+  object.Number("learning_rate", rate, 0.0, 1e3);
+  optimizer.ScaleTo(rate);
   object.Number("min_learning_rate", optimizer.min_learning_rate, 0.0, 1e3);
   object.Number("beta1", optimizer.beta1, 0.0, 0.999999);
   object.Number("beta2", optimizer.beta2, 0.0, 0.999999);
@@ -100,6 +102,15 @@ ModelConfig RunModelFromJson(const nlohmann::json& json, const std::string& wher
 }
 
 }  // namespace
+
+void OptimizerConfig::ScaleTo(double rate) {
+  if (learning_rate > 0) {
+    // Rounded, so that a peak of 1e-3 has a minimum of 1e-4 whichever peak it was scaled from.
+    min_learning_rate =
+        std::stod(fmt::format("{:.15g}", min_learning_rate * (rate / learning_rate)));
+  }
+  learning_rate = rate;
+}
 
 RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where) {
   constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();

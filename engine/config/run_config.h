@@ -23,6 +23,8 @@ struct OptimizerConfig {
   int64_t warmup_steps = 10;
   int64_t decay_steps = 0;  // steps until min_learning_rate; 0 = the length of the run
 
+  /// Sets the peak rate; the minimum keeps its share of it, if there was a peak.
+  void ScaleTo(double rate);
   bool operator==(const OptimizerConfig&) const = default;
 };
 

@@ -12,4 +12,9 @@ namespace trimtab {
 /// the run of `total_steps`.
 double LearningRate(const OptimizerConfig& config, int64_t step, int64_t total_steps);
 
+/// Returns true if both schedules give the same rate at every step from `step` on, however long
+/// the runs are, which take `a_steps` and `b_steps` in all.
+bool SameLearningRates(const OptimizerConfig& a, int64_t a_steps, const OptimizerConfig& b,
+                       int64_t b_steps, int64_t step);
+
 }  // namespace trimtab

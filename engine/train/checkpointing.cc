@@ -146,7 +146,7 @@ Optimizer::Moment MomentOf(StateKind kind) {
 
 CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
   const RunConfig& run = trainer.run();
-  CheckpointHeader header = {.run = run, .step = step, .samples = step * run.global_batch};
+  CheckpointHeader header = {.run = run, .step = step, .samples = trainer.SamplesBefore(step)};
   if (TypesOf(run.layout).loss_scaling) {
     const LossScaler& scaler = trainer.loss_scaler();
     header.loss_scale = {scaler.scale(), scaler.good_steps(), scaler.skipped()};
@@ -205,6 +205,7 @@ void ReadState(Trainer& trainer, const CheckpointReader& reader) {
   }
   if (trainer.fp8() != nullptr) trainer.fp8()->Restore(reader.header().fp8);
   ReadBuffers(trainer, reader.header());
+  trainer.GoOnFrom(reader.header().step, reader.header().samples);
   trainer.WeightsChanged();
 }
 

@@ -7,8 +7,8 @@
 
 namespace trimtab {
 
-/// What the checkpoint says of the run after `step` steps: the same on every rank. Every rank calls
-/// it.
+/// What the checkpoint says of the run after `step` steps, but for its tokens and their tokenizer:
+/// the same on every rank. Every rank calls it.
 CheckpointHeader HeaderOf(Trainer& trainer, int64_t step);
 
 /// Writes this rank's part of weights and moments. Every rank of the run calls it, with the one

@@ -1,7 +1,5 @@
 #include "engine/train/run_training.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -14,10 +12,11 @@
 #include "engine/comm/mpi_launch.h"
 #include "engine/config/model_differences.h"
 #include "engine/config/rules.h"
-#include "engine/data/dataset.h"
 #include "engine/data/end_tokens.h"
+#include "engine/data/open_token_source.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/train/checkpointing.h"
+#include "engine/train/continuation.h"
 #include "engine/train/ranks.h"
 #include "engine/train/trainer.h"
 
@@ -32,6 +31,7 @@ double SecondsSince(Clock::time_point start) {
 
 /// What the ranks of this process share; written by the one that speaks for it.
 struct Shared {
+  std::string tokens;  // IdentityOfTokens
   std::map<std::string, std::string> tokenizer_files;
   TrainingSummary summary;
   std::unique_ptr<CheckpointWriter> writer;
@@ -120,6 +120,7 @@ class RankLoop {
     if (options_.checkpoint.empty()) return;
     const Clock::time_point start = Clock::now();
     CheckpointHeader header = HeaderOf(trainer_, step);
+    header.tokens = shared_.tokens;
     header.tokenizer_files = shared_.tokenizer_files;
     if (rank_.index() == 0) MakeWriter(header, FileRole::kMake);
     rank_.Barrier();
@@ -154,53 +155,21 @@ class RankLoop {
   Trainer trainer_;
 };
 
-/// What says which samples a run takes.
-struct SampleOrder {
-  const char* name;
-  std::string value;
-};
-
-std::vector<SampleOrder> SampleOrderOf(const RunConfig& run) {
-  std::error_code ignored;
-  const std::string data = run.data.empty()
-                               ? "synthetic tokens"
-                               : std::filesystem::weakly_canonical(run.data, ignored).string();
-  return {{"data", data},
-          {"seed", fmt::format("{}", run.seed)},
-          {"sequence length", fmt::format("{}", run.sequence_length)}};
-}
-
-/// Says where the run does not take the samples that come next: which may be meant, or forgotten.
-void WarnOfOtherSamples(const RunConfig& run, const RunConfig& before, const std::string& path) {
-  const std::vector<SampleOrder> ours = SampleOrderOf(run);
-  const std::vector<SampleOrder> theirs = SampleOrderOf(before);
-  std::vector<std::string> changes;
-  for (size_t i = 0; i < ours.size(); ++i) {
-    if (ours[i].value == theirs[i].value) continue;
-    changes.push_back(
-        fmt::format("{} was {}, is {}", ours[i].name, theirs[i].value, ours[i].value));
-  }
-  if (changes.empty()) return;
-  LogWarning("{}: goes on with other samples than the run that saved it: {}", path,
-             fmt::join(changes, "; "));
-}
-
 /// A checkpoint this run can go on from.
-std::unique_ptr<CheckpointReader> OpenCheckpoint(const RunConfig& run, const std::string& path) {
-  if (path.empty()) return nullptr;
-  auto reader = std::make_unique<CheckpointReader>(path);
+std::unique_ptr<CheckpointReader> OpenCheckpoint(const RunConfig& run,
+                                                 const TrainingOptions& options,
+                                                 const std::string& tokens) {
+  if (options.load.empty()) return nullptr;
+  auto reader = std::make_unique<CheckpointReader>(options.load);
   const CheckpointHeader& header = reader->header();
   for (const ModelDifference& each : DifferencesOf(header.run.model, run.model)) {
-    throw InputError(fmt::format("{}: holds a model with {} {}; expected {}, as in '{}'", path,
-                                 each.name, each.found, each.expected, run.model.name));
+    throw InputError(fmt::format("{}: holds a model with {} {}; expected {}, as in '{}'",
+                                 options.load, each.name, each.found, each.expected,
+                                 run.model.name));
   }
-  if (header.samples != header.step * run.global_batch) {
-    throw InputError(fmt::format(
-        "{}: {} samples in {} steps; expected {} by the run's global batch "
-        "of {}",
-        path, header.samples, header.step, header.step * run.global_batch, run.global_batch));
-  }
-  WarnOfOtherSamples(run, header.run, path);
+  const std::vector<ResultChange> changes =
+      RequireContinuation(header, options.load, run, tokens, options.overrides);
+  if (LaunchedRank() == 0) Tell(changes, options.load);
   return reader;
 }
 
@@ -242,16 +211,6 @@ std::map<std::string, std::string> TokenizerFiles(const RunConfig& run,
 
 }  // namespace
 
-std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run) {
-  if (run.data.empty()) return MakeSyntheticSource(run.model.vocab_size, run.seed);
-  std::unique_ptr<TokenSource> source = OpenDataset(run.data, run.sequence_length, run.seed);
-  if (source->vocab_size() > run.model.vocab_size) {
-    throw InputError(fmt::format("{}: a vocabulary of {}; expected at most the model's {}",
-                                 run.data, source->vocab_size(), run.model.vocab_size));
-  }
-  return source;
-}
-
 TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options) {
   RequireLegal(run);
   std::unique_ptr<LockFile> lock;
@@ -261,10 +220,11 @@ TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options
     if (LaunchedRank() == 0) lock = LockCheckpoint(options.checkpoint);
   }
   const std::unique_ptr<TokenSource> source = OpenTokenSource(run);
-  const std::unique_ptr<CheckpointReader> from = OpenCheckpoint(run, options.load);
+  Shared shared;
+  shared.tokens = IdentityOfTokens(run);
+  const std::unique_ptr<CheckpointReader> from = OpenCheckpoint(run, options, shared.tokens);
   const std::unique_ptr<HuggingFaceReader> weights = OpenWeights(run, options.load_hf);
 
-  Shared shared;
   if (!options.checkpoint.empty()) shared.tokenizer_files = TokenizerFiles(run, options);
   shared.summary.first_step = from != nullptr ? from->header().step : 0;
   RunRanks(run, [&](Rank& rank) {

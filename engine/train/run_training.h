@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/config/run_config.h"
-#include "engine/data/token_source.h"
 #include "engine/train/routing_report.h"
 
 namespace trimtab {
@@ -36,7 +35,8 @@ struct TrainingOptions {
   std::string load = {};        // checkpoint to go on from; empty = from the first step
   std::string load_hf = {};     // Hugging Face folder whose weights to begin with; empty = random
   std::string checkpoint = {};  // where to save; empty = nowhere
-  int64_t save_every = 0;       // steps between saves before the last one; 0 = only at the end
+  std::vector<std::string> overrides = {};  // settings that may differ from those of `load`
+  int64_t save_every = 0;  // steps between saves before the last one; 0 = only at the end
   /// All are called on rank 0's thread, between steps; any may be empty, any may throw.
   std::function<void(const TrainingStep& step)> on_step = {};
   std::function<void(int64_t step, double seconds)> on_save = {};
@@ -51,18 +51,14 @@ struct TrainingSummary {
   int64_t peak_mem_bytes = 0;  // allocator peak of the fullest rank
 };
 
-/// The tokens of `run`: its dataset, or synthetic ones when run.data is empty.
-/// Throws InputError when the data is damaged, too short, or has ids the model does not know.
-std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run);
-
 /// Trains until run.steps steps are done in all. Going on from a checkpoint gives the same bits as
 /// never having stopped, as long as layout, threads and data stay the same; with another layout it
 /// gives the same up to rounding.
-/// Warns where the data, the seed or the sequence length are others than the checkpoint's. Keeps
-/// other runs from saving to the same folder.
-/// Throws InfeasibleError, OutOfMemoryError, InputError (data; weights; checkpoint of another model
-/// or global batch), StorageError (checkpoint, also one that another run saves to), NumericError,
-/// EnvironmentError (device).
+/// Keeps other runs from saving to the same folder.
+/// Throws InfeasibleError, OutOfMemoryError, UsageError (a setting that changes results is another
+/// one than the checkpoint's, and not among the overrides: RequireContinuation), InputError (data;
+/// weights; checkpoint of another model), StorageError (checkpoint, also one that another run saves
+/// to), NumericError, EnvironmentError (device).
 TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options);
 
 }  // namespace trimtab

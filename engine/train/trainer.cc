@@ -266,9 +266,8 @@ double Trainer::MeanLoss() {
 }
 
 StepResult Trainer::Step(const TokenSource& source, int64_t step) {
-  const int64_t first_sample = step * run_.global_batch + parallel_.dp_rank *
-                                                              run_.num_micro_batches() *
-                                                              run_.layout.micro_batch;
+  const int64_t first_sample =
+      SamplesBefore(step) + parallel_.dp_rank * run_.num_micro_batches() * run_.layout.micro_batch;
   StepResult result = {.learning_rate = LearningRate(run_.optimizer, step, run_.steps),
                        .loss_scale = loss_scaler_.scale()};
   // The gradient of the mean over the global batch: data-parallel ranks then simply add up.

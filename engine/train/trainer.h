@@ -53,11 +53,23 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Optimizer step `step` (from 0) over samples [step * gbs, (step + 1) * gbs) of `source`, of
-  /// which this data-parallel rank takes its share, cut over the context-parallel ranks. Every rank
+  /// Optimizer step `step` (from 0) over the `gbs` samples of `source` that follow the first
+  /// SamplesBefore(step), of which this data-parallel rank takes its share, cut over the
+  /// context-parallel ranks. Every rank
   /// of the run calls it together. Throws Error when loss or gradient norm are no longer finite
   /// (fp16: and the loss scale cannot fall further).
   StepResult Step(const TokenSource& source, int64_t step);
+
+  /// Goes on where another run stood that took `samples` samples in its first `step` steps; its
+  /// global batch may have been another one.
+  void GoOnFrom(int64_t step, int64_t samples) {
+    first_step_ = step;
+    first_samples_ = samples;
+  }
+  /// Returns how many samples the steps before `step` take.
+  int64_t SamplesBefore(int64_t step) const {
+    return first_samples_ + (step - first_step_) * run_.global_batch;
+  }
 
   /// The two parts of Step that follow its micro batches; a dry run may ask for them alone.
   /// Sums over the ranks what is left of the gradients.
@@ -117,7 +129,9 @@ class Trainer {
   LossTensors loss_;  // loss scale / tokens of the global batch; sum over this rank's tokens
   StageRunner stage_;
   RoutingReport routing_;  // of the last step
-  bool warm_ = false;      // a step has run: every kernel has been chosen
+  int64_t first_step_ = 0;
+  int64_t first_samples_ = 0;  // taken before the first step
+  bool warm_ = false;          // a step has run: every kernel has been chosen
   CapturedSteps captured_;
 };
 

@@ -7,25 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "cost_model/estimate.h"
+
 namespace trimtab {
 namespace {
 
-// In the order of the bars. The first few are of predictions, the next of measurements.
-constexpr std::array<std::string_view, 15> kStepParts = {"compute",
-                                                         "recompute",
-                                                         "tensor-parallel messages",
-                                                         "context-parallel messages",
-                                                         "messages to and from experts",
-                                                         "data-parallel messages",
-                                                         "messages between stages",
-                                                         "pipeline bubble",
-                                                         "optimizer",
-                                                         "overhead",
-                                                         "matrix products",
-                                                         "attention",
-                                                         "messages",
-                                                         "other ops",
-                                                         "between ops"};
+// Of measurements, in the order of the bars, behind those of predictions.
+constexpr std::array<std::string_view, 5> kMeasuredParts = {"matrix products", "attention",
+                                                            "messages", "other ops", "between ops"};
 
 constexpr std::array<std::string_view, 7> kMemoryParts = {
     "weights", "gradients", "optimizer", "activations", "workspace", "communication", "all of it"};
@@ -33,14 +22,9 @@ constexpr std::array<std::string_view, 7> kMemoryParts = {
 /// The part that an entry of a breakdown counts under. A measured one has an entry per op, and
 /// messages carry their group behind a colon.
 std::string_view StepPartOf(std::string_view entry) {
-  if (entry == "exposed_tp") return "tensor-parallel messages";
-  if (entry == "exposed_cp") return "context-parallel messages";
-  if (entry == "exposed_ep") return "messages to and from experts";
-  if (entry == "exposed_dp") return "data-parallel messages";
-  if (entry == "exposed_pp") return "messages between stages";
-  if (entry == "bubble") return "pipeline bubble";
-  const auto* known = std::find(kStepParts.begin(), kStepParts.end(), entry);
-  if (known != kStepParts.end()) return *known;
+  for (const BreakdownPart& part : kBreakdownParts) {
+    if (entry == part.key) return part.label;
+  }
   if (entry.find(':') != std::string_view::npos) return "messages";
   if (entry.starts_with("gemm")) return "matrix products";
   if (entry.starts_with("attention")) return "attention";
@@ -51,6 +35,15 @@ std::string_view StepPartOf(std::string_view entry) {
 template <size_t kCount>
 int OrderOf(const std::array<std::string_view, kCount>& names, std::string_view name) {
   return static_cast<int>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+int OrderOfStepPart(std::string_view name) {
+  int order = 0;
+  for (const BreakdownPart& part : kBreakdownParts) {
+    if (name == part.label) return order;
+    ++order;
+  }
+  return order + OrderOf(kMeasuredParts, name);
 }
 
 std::vector<Part> InOrder(std::vector<Part> parts) {
@@ -69,7 +62,7 @@ std::vector<Part> StepParts(const nlohmann::json& breakdown_s) {
   }
   std::vector<Part> parts;
   for (const auto& [name, amount] : seconds) {
-    parts.push_back({std::string(name), OrderOf(kStepParts, name), amount});
+    parts.push_back({std::string(name), OrderOfStepPart(name), amount});
   }
   return InOrder(parts);
 }

@@ -26,17 +26,25 @@ std::string EndWords(const std::string& ended) {
   return kWords.at(ended);
 }
 
+std::string LossWords(const json& loss) {
+  if (loss.is_null()) {
+    return "How much worse the recommended layout is than the true best is unknown: too little was "
+           "measured.";
+  }
+  return fmt::format("The recommended layout is expected to be {} worse than the true best.",
+                     Percent(loss.get<double>()));
+}
+
 std::string Conduct(const json& report) {
   const json& race = report["race"];
   const json& proof = report["proof"];
   if (race["ended"] != "not_run") {
     return fmt::format(
-        "The race {}, after {} and {}. The recommended layout is expected to be {} worse than the "
-        "true best. Intervals hold at {}; layouts within {} of each other count as equal.",
+        "The race {}, after {} and {}. {} Intervals hold at {}; layouts within {} of each other "
+        "count as equal.",
         EndWords(race["ended"].get<std::string>()), Counted(race["rounds"].get<int64_t>(), "round"),
-        Counted(race["visits"].get<int64_t>(), "visit"),
-        Percent(race["expected_loss"].get<double>()), Percent(race["confidence"].get<double>()),
-        Percent(race["indifference"].get<double>()));
+        Counted(race["visits"].get<int64_t>(), "visit"), LossWords(race["expected_loss"]),
+        Percent(race["confidence"].get<double>()), Percent(race["indifference"].get<double>()));
   }
   if (proof["measured"] == 0) return "No candidate was measured, so the predictions decide.";
   return "The finalists were measured once each, without a race.";

@@ -59,7 +59,11 @@ std::string AgainstBestCell(const json& row) {
 }
 
 std::string StandingCell(const json& row) {
-  if (row["standing"] != "failed") return EscapedText(row["standing"]);
+  if (row["standing"] != "failed") {
+    const std::string why = row["why_below"].get<std::string>();
+    return EscapedText(row["standing"]) +
+           (why.empty() ? "" : fmt::format(" <small>{}</small>", Escape(why)));
+  }
   std::string state = row["state"].get<std::string>();
   std::replace(state.begin(), state.end(), '_', ' ');
   return "failed" + (state == "failed" ? "" : ": " + Escape(state));
@@ -117,7 +121,7 @@ std::vector<RankingColumn> Columns(const json& report) {
   const bool by_memory = objective == "memory";
   const std::vector<RankingColumn>& first = by_memory ? memory : speed;
   const std::vector<RankingColumn>& second = by_memory ? speed : memory;
-  if ((objective == "cost" || objective == "energy") && gpus) columns.push_back(cost);
+  if (objective == "cost" && gpus) columns.push_back(cost);
   columns.insert(columns.end(), first.begin(), first.end());
   columns.insert(columns.end(), second.begin(), second.end());
   columns.push_back({"Standing", false, StandingCell});

@@ -20,6 +20,8 @@ constexpr int64_t kLeastVisits = 2;
 constexpr double kSmallLossShare = 0.2;
 // Behind by this many times the indifference is no tie, however unsure.
 constexpr double kClearlyBehind = 3;
+// Visits that leave a larger loss possible do not say how large it is.
+constexpr double kLargestKnownLoss = 1;
 
 constexpr std::array kStandingNames = {"predicted", "failed", "racing", "behind", "tied", "best"};
 constexpr std::array kEndNames = {"not_run", "open", "separated", "tie", "small_loss", "rounds"};
@@ -185,6 +187,21 @@ RaceFit::Estimate Race::AgainstBest(const RaceRules& rules,
           fit->normal_quantile() * belief->Deviation(mine, other)};
 }
 
+RaceFit::Estimate Race::MeasuredAgainstBest(const RaceRules& rules,
+                                            const std::vector<CandidateRecord>& candidates,
+                                            size_t candidate) const {
+  if (rules.objective == Objective::kMemory) return AgainstBest(rules, candidates, candidate);
+  const auto score = [&](size_t index) {
+    return LogScore(rules.objective, candidates[index], fit->StepTime(*entrant[index]).log);
+  };
+  const size_t mine = *entrant[candidate];
+  const size_t other = *entrant[*best];
+  const double variance = fit->Covariance(mine, mine) + fit->Covariance(other, other) -
+                          2 * fit->Covariance(mine, other);
+  return {score(candidate) - score(*best),
+          fit->normal_quantile() * std::sqrt(std::max(0.0, variance))};
+}
+
 bool Race::BestIsUnproved(const RaceRules& rules) const {
   return rules.objective != Objective::kMemory && fit->visits(*entrant[*best]) < kLeastVisits;
 }
@@ -232,8 +249,9 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
   race.standing[*race.best] = Standing::kBest;
   const double loss = race.belief->Loss(*race.contestant[*race.best]);
   race.end = EndOf(rules, race, loss, may_be_better);
-  // Memory is measured to the byte: nothing is lost.
-  if (rules.objective != Objective::kMemory) {
+  if (rules.objective == Objective::kMemory) {
+    race.expected_loss = 0;  // measured to the byte
+  } else if (!race.BestIsUnproved(rules) && std::expm1(loss) < kLargestKnownLoss) {
     race.expected_loss = std::expm1(loss);
   }
   return race;

@@ -66,14 +66,20 @@ struct Race {
   std::optional<size_t> best;
   std::vector<Standing> standing;
   RaceEnd end = RaceEnd::kNotRun;
-  /// By how much the best is expected to be worse than what truly is the best: 0.01 = 1 %.
-  double expected_loss = 0;
+  /// By how much the best is expected to be worse than what truly is the best: 0.01 = 1 %. None
+  /// where that is not known: of a best that was visited too seldom for its scatter to show, or
+  /// where the visits scatter so much that it could be twice as slow.
+  std::optional<double> expected_loss{};
 
   /// The score of a contestant against the best one's, as visits and predictions together say, in
   /// logarithms: 0.01 = 1 % worse.
   RaceFit::Estimate AgainstBest(const RaceRules& rules,
                                 const std::vector<CandidateRecord>& candidates,
                                 size_t candidate) const;
+  /// The same of an entrant by the visits alone: the ratio of the figures that a ranking shows.
+  RaceFit::Estimate MeasuredAgainstBest(const RaceRules& rules,
+                                        const std::vector<CandidateRecord>& candidates,
+                                        size_t candidate) const;
   /// Of a race that has a best: whether it may have been lucky.
   bool BestIsUnproved(const RaceRules& rules) const;
   std::vector<size_t> With(Standing standing) const;

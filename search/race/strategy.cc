@@ -12,7 +12,7 @@
 namespace trimtab {
 namespace {
 
-const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost", "energy"};
+const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost"};
 
 /// Indices with a key, by ascending key; equal keys keep their order.
 template <typename KeyOf>
@@ -47,8 +47,7 @@ double Score(Objective objective, const RunConfig& run, double tokens_per_s,
       return 1 / tokens_per_s;
     case Objective::kMemory:
       return static_cast<double>(peak_mem_bytes);
-    case Objective::kCost:
-    case Objective::kEnergy: {
+    case Objective::kCost: {
       const int64_t paid = run.device == "cpu" ? 1 : run.layout.world_size();
       return static_cast<double>(paid) / tokens_per_s;
     }

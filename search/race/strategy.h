@@ -20,14 +20,13 @@ namespace trimtab {
 enum class Objective {
   kThroughput,  // most tokens per second
   kMemory,      // least peak memory of the fullest rank
-  kCost,  // least rank-seconds per token; on cpu, whose ranks share one machine, as throughput
-  // Least energy per token: the same at the power of each GPU, which is that of the cluster.
-  kEnergy,
+  kCost,        // least rank-seconds per token, and with that least energy at the GPUs' own power;
+                // on cpu, whose ranks share one machine, as throughput
 };
 inline constexpr std::array kObjectives = {Objective::kThroughput, Objective::kMemory,
-                                           Objective::kCost, Objective::kEnergy};
+                                           Objective::kCost};
 std::string Name(Objective objective);
-/// Throws UsageError for anything but throughput, memory, cost, energy.
+/// Throws UsageError for anything but throughput, memory, cost.
 Objective ParseObjective(const std::string& text);
 
 /// The figure to minimise, for a step of `run` with these figures: seconds per token, bytes, or

@@ -42,6 +42,7 @@ Study::~Study() = default;
 std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& problem,
                                    const StudyOptions& options) {
   RequireNewOrResumed(path, options.resume);
+  RemoveEmptyStudy(path);
   auto database = std::make_unique<Database>(path, /*create=*/true);
   database->set_after_write(options.after_write);
   std::unique_ptr<Study> study(new Study(std::move(database)));

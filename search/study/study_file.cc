@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
+#include "search/study/sqlite.h"
 
 namespace trimtab {
 namespace {
@@ -19,6 +20,8 @@ constexpr std::string_view kMagic("SQLite format 3\0", 16);
 constexpr size_t kHeaderBytes = 100;
 constexpr size_t kUserVersion = 60;
 constexpr size_t kApplicationId = 68;
+
+constexpr const char* kJournal = "-journal";  // of SQLite, while a transaction is not done
 
 enum class Kind { kNone, kTraining, kServing };
 
@@ -46,7 +49,7 @@ void RequireNewOrResumed(const std::string& path, bool resume) {
   if (path.empty()) throw UsageError("--study: the name is empty; expected a file");
   const std::string other = OtherThanAFile(path);
   if (!other.empty()) throw StorageError(fmt::format("{}: not a study: it is {}", path, other));
-  if (resume || HoldsNoStudy(path)) return;
+  if (resume || HoldsNoStudy(path) || IsEmptyStudy(path)) return;
   if (KindOf(path) == Kind::kNone) {
     throw StorageError(fmt::format("{}: not a study; name another file with --study", path));
   }
@@ -58,6 +61,33 @@ bool HoldsNoStudy(const std::string& path) {
   std::error_code error;
   const bool there = std::filesystem::exists(path, error);
   return !there || (std::filesystem::file_size(path, error) == 0 && !error);
+}
+
+bool IsEmptyStudy(const std::string& path) {
+  if (!OtherThanAFile(path).empty() || HoldsNoStudy(path)) return false;
+  std::error_code ignored;
+  const bool cut_short = std::filesystem::exists(path + kJournal, ignored);
+  const Kind kind = KindOf(path);
+  // Of a study that was being made the first pages may not be there yet, but its journal is.
+  if (kind != Kind::kTraining && !(kind == Kind::kNone && cut_short)) return false;
+  try {
+    Database database(path, /*create=*/false);
+    if (database.QueryInt("PRAGMA page_count") == 0) return true;
+    return database.QueryInt("PRAGMA application_id") == kStudyApplicationId &&
+           database.QueryInt("SELECT count(*) FROM study WHERE enumerated <> 0") == 0 &&
+           database.QueryInt("SELECT count(*) FROM candidates") == 0 &&
+           database.QueryInt("SELECT count(*) FROM attempts") == 0;
+  } catch (const StorageError&) {
+    return false;  // in use, damaged, or of another program: said when it is opened
+  }
+}
+
+void RemoveEmptyStudy(const std::string& path) {
+  if (!IsEmptyStudy(path)) return;
+  std::error_code ignored;
+  for (const char* suffix : {"", kJournal, ".results.jsonl", ".log"}) {
+    std::filesystem::remove(path + suffix, ignored);
+  }
 }
 
 bool IsServingStudy(const std::string& path) {

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/data/open_token_source.h"
 #include "profiler/measure.h"
-#include "profiler/token_source.h"
 
 namespace trimtab {
 namespace {

@@ -289,9 +289,10 @@ Figures RunProblem(size_t number, const BenchmarkOptions& benchmark, const Clust
       100 * figures.speed, 100 * unsure, place + 1, of_all.size() / all.size(),
       last.size() / finalists.size(), finalists.size(), visits, 100 * figures.visits_share,
       result.space.size, Name(result.race.end), result.partial ? ": " + result.partial_reason : "",
-      100 * result.race.expected_loss, FormatSeconds(times.trials_s), FormatSeconds(times.own_s),
-      100 * figures.own_share, FormatSeconds(search_s - times.trials_s - times.own_s),
-      recommended_key, CandidateKey(layouts[finalists[halves[0].best]]),
+      100 * result.race.expected_loss.value_or(1), FormatSeconds(times.trials_s),
+      FormatSeconds(times.own_s), 100 * figures.own_share,
+      FormatSeconds(search_s - times.trials_s - times.own_s), recommended_key,
+      CandidateKey(layouts[finalists[halves[0].best]]),
       CandidateKey(layouts[finalists[halves[1].best]]), SecondsSince(start));
   std::fflush(stdout);
   return figures;

@@ -333,7 +333,7 @@ TEST_F(BadInputTest, ACheckpointOfAnotherRunIsNotReplaced) {
             std::string::npos)
       << again.err;
   EXPECT_EQ(train({"--resume"}).exit_code, 0);
-  EXPECT_EQ(train({"--load", checkpoint, "--steps", "5"}).exit_code, 0);
+  EXPECT_EQ(train({"--load", checkpoint, "--steps", "5", "--schedule-steps", "4"}).exit_code, 0);
 }
 
 // It was found out at the end of the training.
@@ -355,8 +355,9 @@ TEST_F(BadInputTest, AFullDiskLosesNothing) {
   getrlimit(RLIMIT_FSIZE, &old);
   const rlimit limit = {6000, old.rlim_max};
   setrlimit(RLIMIT_FSIZE, &limit);
-  const CliResult train = RunCli({"train", "--config", folder_ + "/run.json", "--load", checkpoint,
-                                  "--checkpoint", checkpoint, "--steps", "5", "-q"});
+  const CliResult train =
+      RunCli({"train", "--config", folder_ + "/run.json", "--load", checkpoint, "--checkpoint",
+              checkpoint, "--steps", "5", "--schedule-steps", "4", "-q"});
   const CliResult build =
       RunCli({"data", "build", "--input", folder_ + "/data.txt", "--out", folder_ + "/data", "-q"});
   setrlimit(RLIMIT_FSIZE, &old);

@@ -210,20 +210,53 @@ TEST_F(Commands, TrainWritesJsonLinesAndACheckpointItCanGoOnFrom) {
     }
   }
   EXPECT_LT(steps[5]["loss"], steps[0]["loss"]);
-  const std::vector<json> more = train({"--steps", "8", "--load", folder_ + "/c"});
+  const std::vector<json> more =
+      train({"--steps", "8", "--schedule-steps", "6", "--load", folder_ + "/c"});
   ASSERT_EQ(more.size(), 2u);
   EXPECT_EQ(more[0]["step"], 7);
   EXPECT_EQ(train({"--steps", "6", "--log-every", "4"}).size(), 3u);
-  const std::vector<json> first_and_last =
-      train({"--steps", "10", "--log-every", "20", "--load", folder_ + "/c"});
+  const std::vector<json> first_and_last = train(
+      {"--steps", "10", "--log-every", "20", "--load", folder_ + "/c", "--override", "steps"});
   ASSERT_EQ(first_and_last.size(), 2u);
   EXPECT_EQ(first_and_last[0]["step"], 7);
   EXPECT_EQ(first_and_last[1]["step"], 10);
-  const CliResult done =
-      RunCli({"train", "--config", run_, "--steps", "6", "--load", folder_ + "/c"});
+  const CliResult done = RunCli({"train", "--config", run_, "--data", folder_ + "/d", "--steps",
+                                 "6", "--load", folder_ + "/c"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(done.err.find("6 of 6 steps were done before; no step is left"), std::string::npos)
       << done.err;
+}
+
+// As the README's pair of commands: a run of nine steps, and one of five that is extended.
+TEST_F(Commands, TrainGoesOnWithoutASeamOrIsRefused) {
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--config", run_, "--json", "-q"});
+    return RunCli(more);
+  };
+  const std::string c = folder_ + "/c";
+  const std::vector<json> whole = JsonLines(train({"--steps", "9"}).out);
+  ASSERT_EQ(whole.size(), 9u);
+  ASSERT_EQ(train({"--steps", "5", "--schedule-steps", "9", "--checkpoint", c}).exit_code, 0);
+  const CliResult second = train({"--steps", "9", "--load", c});
+  EXPECT_EQ(second.err, "");
+  const std::vector<json> rest = JsonLines(second.out);
+  ASSERT_EQ(rest.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    for (const char* key : {"step", "loss", "grad_norm", "lr"}) {
+      EXPECT_EQ(rest[i][key], whole[i + 5][key]) << key;
+    }
+  }
+  const CliResult refused = train({"--steps", "12", "--lr", "1e-3", "--load", c});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_TRUE(refused.err.ends_with(
+      "trimtab: " + c +
+      ": this run would not continue the one that saved it: learning_rate, min_learning_rate, "
+      "steps changed (--schedule-steps 9 keeps the schedule); expected the same, or --override "
+      "learning_rate,min_learning_rate,steps\n"))
+      << refused.err;
+  EXPECT_EQ(train({"--steps", "12", "--checkpoint", c, "--resume"}).exit_code, 2);
+  EXPECT_EQ(train({"--steps", "12", "--load", c, "--override", "steps"}).exit_code, 0);
+  EXPECT_EQ(train({"--steps", "9", "--override", "steps"}).exit_code, 2) << "nothing to go on from";
 }
 
 TEST_F(Commands, TrainTakesARateThoughTheRunHasNone) {

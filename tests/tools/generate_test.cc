@@ -133,8 +133,9 @@ TEST_F(GenerateTest, ACheckpointCarriesItsTokenizer) {
   const CliResult moved = generate(elsewhere + "/c");
   EXPECT_EQ(moved.out, "defgh\n\n") << moved.err;
   // A run that goes on from it, on other data, hands it on.
-  const CliResult trained = Run({"train", "--config", "@run.json", "--load", elsewhere + "/c",
-                                 "--steps", "61", "--checkpoint", elsewhere + "/later"});
+  const CliResult trained =
+      Run({"train", "--config", "@run.json", "--load", elsewhere + "/c", "--steps", "61",
+           "--override", "data,steps", "--checkpoint", elsewhere + "/later"});
   EXPECT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_EQ(generate(elsewhere + "/later").exit_code, 0);
   WriteBytes(elsewhere + "/c/tokenizer.json", "{}");

@@ -108,7 +108,8 @@ TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
     }
     EXPECT_EQ(files, 3);
     const MpirunResult resumed =
-        RunRanks(4, train + "/processes --steps 7 --json --load " + folder_ + "/processes");
+        RunRanks(4, train + "/processes --steps 7 --schedule-steps 5 --json --load " + folder_ +
+                        "/processes");
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_EQ(JsonLines(resumed.output).size(), 2u) << resumed.output;
   }

@@ -96,8 +96,7 @@ TEST(SearchText, TellsWhatTheNextBestIsWorseIn) {
   SearchResult result = SomeResult();
   const std::pair<Objective, const char*> words[] = {
       {Objective::kMemory, "12.5 % more memory (10.0"},
-      {Objective::kCost, "12.5 % more GPU time a token (10.0"},
-      {Objective::kEnergy, "12.5 % more energy a token (10.0"}};
+      {Objective::kCost, "12.5 % more GPU time a token (10.0"}};
   for (const auto& [objective, word] : words) {
     result.rules.objective = objective;
     const std::string text = SearchText(result, 2, /*bold=*/false);
@@ -130,6 +129,11 @@ TEST(SearchText, TellsHowTheRaceEnded) {
   EXPECT_NE(SearchText(result, 2, false)
                 .find("not settled yet: 40 rounds were not enough\nit is expected to be "
                       "0.21 % slower than the true best\n"),
+            std::string::npos);
+  result.race.expected_loss.reset();
+  EXPECT_NE(SearchText(result, 2, false)
+                .find("\nhow much slower it is than the true best is unknown: too little was "
+                      "measured\n"),
             std::string::npos);
 }
 

@@ -137,8 +137,8 @@ class SearchCommand : public Command {
                "optimizer states to consider: full (fp32 master, moments, gradients), reduced "
                "(16-bit remainder as master, bf16 moments, fp32 gradients), minimal (as reduced, "
                "bf16 gradients), MASTER/MOMENTS/GRADS, auto (all)");
-    flags.Choice("--objective", objective_, {"throughput", "memory", "cost", "energy"},
-                 "what best means: most tokens a second, least memory, GPU time or energy a token");
+    flags.Choice("--objective", objective_, {"throughput", "memory", "cost"},
+                 "what best means: most tokens a second, least memory, least GPU time a token");
     flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
                 "limit of each rank, e.g. 8GiB");
     flags.Integer("--max-ranks", problem.max_ranks, 1, kMaxWorld / 2,
@@ -335,12 +335,6 @@ class SearchCommand : public Command {
     RequireMemoryOfGpu(problem.memory_per_rank_bytes, problem.cluster);
     if (flags_->Given("--gpus")) problem.gpus = ParseGpuCounts(gpus_, problem.cluster);
     RequireSensible(problem);
-    if (options_.race.objective == Objective::kEnergy && PowerPerGpu(problem.cluster) <= 0) {
-      throw UsageError(
-          fmt::format("--objective energy: the power of {} is unknown; expected power_per_gpu_w in "
-                      "its cluster JSON, or power_w in its profile",
-                      problem.cluster.name));
-    }
   }
 
   std::vector<Narrowing> Narrowings() const {

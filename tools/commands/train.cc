@@ -10,6 +10,8 @@
 #include "engine/base/units.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/comm/mpi_launch.h"
+#include "engine/data/open_token_source.h"
+#include "engine/train/continuation.h"
 #include "engine/train/run_training.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
@@ -49,10 +51,16 @@ class TrainCommand : public Command {
     launcher_.Declare(flags);
     flags.Integer("--steps", steps_, 1, std::numeric_limits<int32_t>::max(),
                   "total number of steps; if left out, as in the run, or 50");
+    flags.Integer("--schedule-steps", schedule_steps_, 1, std::numeric_limits<int32_t>::max(),
+                  "steps until the learning rate reaches its minimum, where the run stops earlier "
+                  "or later; if left out, as in the run, or its number of steps");
     flags.Text("--checkpoint", options_.checkpoint,
                "folder to save to at the end (and on Ctrl-C), of this run alone");
     flags.Text("--load", options_.load,
                "checkpoint folder to continue from, whichever layout wrote it");
+    flags.List("--override", options_.overrides,
+               "settings that may differ from the checkpoint's although they change results: keys "
+               "of RUN.json such as steps,learning_rate");
     flags.Text("--load-hf", options_.load_hf,
                "Hugging Face folder (config.json and safetensors files) whose weights to begin "
                "with; also says which model, without --model");
@@ -74,11 +82,15 @@ class TrainCommand : public Command {
     if (resume_ && options_.checkpoint.empty()) {
       throw UsageError("--resume needs --checkpoint, the folder to go on from");
     }
+    if (!options_.overrides.empty() && options_.load.empty() && !resume_) {
+      throw UsageError("--override needs --load or --resume, the checkpoint to go on from");
+    }
     CatchStopSignals();  // a scheduler may speak before the first step
     if (!options_.load_hf.empty()) RequireHuggingFaceFolder(options_.load_hf);
     if (run_flags_.config.empty() && run_flags_.model.empty()) run_flags_.model = options_.load_hf;
     const Cluster cluster = cluster_flags_.ResolveForRunning();
     const RunConfig run = ResolveRun(cluster);
+    RequireContinuable(run);
     if (options_.save_every > 0 && options_.checkpoint.empty()) {
       throw UsageError("--save-every needs --checkpoint, the folder to save to");
     }
@@ -144,9 +156,21 @@ class TrainCommand : public Command {
     LogInfo("going on from {}", newest);
   }
 
+  /// Refuses what the ranks would refuse before any are started, or wait for a job.
+  void RequireContinuable(const RunConfig& run) const {
+    std::string from = options_.load;
+    if (from.empty() && resume_ && StepOfCheckpoint(options_.checkpoint) >= 0) {
+      from = options_.checkpoint;
+    }
+    if (from.empty() || LaunchedRank() > 0) return;
+    const CheckpointHeader header = ReadCheckpointHeader(from);
+    RequireContinuation(header, from, run, IdentityOfTokens(run), options_.overrides);
+  }
+
   RunConfig ResolveRun(const Cluster& cluster) const {
     RunConfig run = run_flags_.Resolve(cluster);
     if (steps_ > 0) run.steps = steps_;
+    if (schedule_steps_ > 0) run.optimizer.decay_steps = schedule_steps_;
     if (run.steps == 0) run.steps = kDefaultSteps;
     return run;
   }
@@ -207,6 +231,7 @@ class TrainCommand : public Command {
   LauncherFlag launcher_;
   TrainingOptions options_;
   int64_t steps_ = 0;
+  int64_t schedule_steps_ = 0;
   int64_t log_every_ = 1;
   bool resume_ = false;
   int64_t margin_s_ = 120;

@@ -52,6 +52,24 @@ TEST(RunConfig, JsonRoundTrips) {
   EXPECT_EQ(RunConfigFromJson(nlohmann::json::parse(ToJson(run).dump()), "f: $"), run);
 }
 
+// A rate that is given scales the minimum that is not.
+TEST(RunConfig, ARateAloneScalesItsDefaultMinimum) {
+  const auto optimizer = [](const std::string& text) {
+    nlohmann::json json = {{"model", "gpt2-10m"}, {"global_batch", 8}, {"sequence_length", 64}};
+    json["optimizer"] = nlohmann::json::parse(text);
+    return RunConfigFromJson(json, "f: $").optimizer;
+  };
+  EXPECT_EQ(optimizer("{}"), OptimizerConfig{});
+  EXPECT_EQ(optimizer(R"({"learning_rate": 1e-5})").min_learning_rate, 1e-6);
+  EXPECT_EQ(optimizer(R"({"learning_rate": 1e-3})").min_learning_rate, 1e-4);
+  EXPECT_EQ(optimizer(R"({"learning_rate": 0})").min_learning_rate, 0);
+  EXPECT_EQ(optimizer(R"({"learning_rate": 1e-3, "min_learning_rate": 2e-6})").min_learning_rate,
+            2e-6);
+  OptimizerConfig scaled;
+  scaled.ScaleTo(1e-3);
+  EXPECT_EQ(scaled, optimizer(R"({"learning_rate": 1e-3})")) << "as --lr scales it";
+}
+
 TEST(RunConfig, MicroBatchesPerStep) { EXPECT_EQ(EverythingSet().num_micro_batches(), 2); }
 
 TEST(RunConfig, ReadsAFileAndFillsInDefaults) {

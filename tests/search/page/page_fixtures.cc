@@ -14,6 +14,7 @@ void MakePredicted(json& row) {
   row["message"] = "";
   row["measured"] = nullptr;
   row["against_best"] = nullptr;
+  row["why_below"] = "";
   row["visits"] = 0;
   row["error"] = {{"step_time", nullptr}, {"peak_mem", nullptr}};
   row["figure"] = {{"tokens_per_s", row["predicted"]["tokens_per_s"]},

@@ -142,12 +142,13 @@ TEST(Race, EndsOnceLittleIsExpectedToBeLostAndLittleIs) {
       const FakeMachine::Outcome outcome = FakeMachine(Options(kind, kUntunedSeed + i)).Run(rules);
       if (outcome.race.end != RaceEnd::kSmallLoss) continue;
       const Race& race = outcome.race;
-      EXPECT_LT(race.expected_loss, 0.2 * rules.indifference + 1e-5);
+      ASSERT_TRUE(race.expected_loss.has_value());
+      EXPECT_LT(*race.expected_loss, 0.2 * rules.indifference + 1e-5);
       EXPECT_GT(race.belief->Doubt(*race.contestant[*race.best], std::log1p(rules.indifference)),
                 1 - rules.confidence)
           << "else it were clear";
       ++small;
-      expected += outcome.race.expected_loss;
+      expected += *outcome.race.expected_loss;
       lost += outcome.regret;
     }
   }

@@ -28,7 +28,6 @@ TEST(Strategy, ObjectivesOrderDifferently) {
   EXPECT_EQ(RankByPrediction(Objective::kThroughput, candidates), (std::vector<size_t>{0, 1, 2}));
   EXPECT_EQ(RankByPrediction(Objective::kMemory, candidates), (std::vector<size_t>{2, 1, 0}));
   EXPECT_EQ(RankByPrediction(Objective::kCost, candidates), (std::vector<size_t>{1, 2, 0}));
-  EXPECT_EQ(RankByPrediction(Objective::kEnergy, candidates), (std::vector<size_t>{1, 2, 0}));
 }
 
 TEST(Strategy, EqualScoresGoToTheShorterStep) {
