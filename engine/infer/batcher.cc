@@ -1,6 +1,7 @@
 #include "engine/infer/batcher.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -24,6 +25,8 @@ Batcher::Batcher(const BatcherOptions& options, StepRunner& runner, const Clock&
                  "{} blocks of {} tokens for sequences of {}", options_.blocks, options_.block_size,
                  limits.sequence_length);
   metrics_.total_blocks = options_.blocks;
+  const int64_t proposed = std::max(options_.lookup_tokens, options_.draft_tokens);
+  most_logit_rows_ = std::min(limits.tokens_per_step, limits.sequences * (1 + proposed));
 }
 
 Batcher::~Batcher() = default;
@@ -93,6 +96,7 @@ void Batcher::Preempt() {
   SequencePtr last = std::move(running_.back());
   running_.pop_back();
   ReleaseBlocks(*last);
+  last->states.clear();  // of an embedding, which begins again
   ++metrics_.preemptions;
   // All that wait came later: sequences are admitted in order.
   waiting_.push_front(std::move(last));
@@ -113,7 +117,8 @@ bool Batcher::Reserve(Sequence& sequence, int64_t tokens) {
 
 std::vector<BlockPool::Found> Batcher::KnownPrefix(const Sequence& sequence) const {
   std::vector<BlockPool::Found> known;
-  if (!options_.prefix_cache) return known;
+  // States and logits that are asked of the prompt are in no cache.
+  if (!options_.prefix_cache || sequence.scores() || sequence.embeds()) return known;
   const int64_t size = options_.block_size;
   BlockPool::ChainId chain = 0;
   // The last token is computed in any case: its logits are wanted.
@@ -148,9 +153,11 @@ void Batcher::RegisterFullBlocks(Sequence& sequence) {
   }
 }
 
-void Batcher::Admit(int64_t& budget, std::vector<Due>& due) {
+void Batcher::Admit(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due) {
+  const bool embeds = plan_.output == StepOutput::kStates;
   while (!waiting_.empty() && budget > 0 && std::ssize(running_) < options_.limits.sequences) {
     Sequence& sequence = *waiting_.front();
+    if (sequence.embeds() != embeds) return;
     TakePrefix(sequence);
     // With room for the token that follows, or it would soon be preempted.
     if (BlocksFor(sequence.length() + 1) - std::ssize(sequence.blocks) > pool_.available()) {
@@ -163,10 +170,32 @@ void Batcher::Admit(int64_t& budget, std::vector<Due>& due) {
     // There are enough, so that nobody is preempted.
     Reserve(sequence, sequence.length());
     CopyMoved(sequence);
-    const int64_t tokens = std::min(budget, sequence.due());
+    const int64_t tokens = PromptTokens(sequence, budget, logit_rows);
+    if (tokens == 0) return;
     budget -= tokens;
     due.push_back({&sequence, tokens});
   }
+}
+
+int64_t Batcher::PromptTokens(const Sequence& sequence, int64_t budget, int64_t& logit_rows) const {
+  int64_t tokens = std::min(budget, sequence.due());
+  if (sequence.embeds()) return tokens;
+  // Rows go from the end: what is left out of a step comes in the next one.
+  const int64_t too_many = std::max<int64_t>(0, sequence.rows_asked(tokens) - logit_rows);
+  tokens = std::max<int64_t>(0, tokens - too_many);
+  if (tokens > 0) logit_rows -= sequence.rows_asked(tokens);
+  return tokens;
+}
+
+StepOutput Batcher::NextOutput() const {
+  bool texts = false;
+  bool embeddings = false;
+  for (const SequencePtr& each : running_) (each->embeds() ? embeddings : texts) = true;
+  if (!waiting_.empty()) (waiting_.front()->embeds() ? embeddings : texts) = true;
+  if (texts && embeddings) {
+    return plan_.output == StepOutput::kLogits ? StepOutput::kStates : StepOutput::kLogits;
+  }
+  return embeddings ? StepOutput::kStates : StepOutput::kLogits;
 }
 
 std::vector<std::vector<int32_t>> Batcher::Proposals() const {
@@ -190,7 +219,8 @@ std::vector<std::vector<int32_t>> Batcher::Proposals() const {
     requests.push_back({.id = sequence.id,
                         .history = sequence.tokens,
                         .most = most,
-                        .sampling = &sequence.request.sampling});
+                        .request = &sequence.request,
+                        .prompt_tokens = sequence.prompt_tokens});
     places.push_back(i);
   }
   if (requests.empty()) return proposals;
@@ -201,7 +231,13 @@ std::vector<std::vector<int32_t>> Batcher::Proposals() const {
 
 std::vector<Batcher::Due> Batcher::PlanStep() {
   int64_t budget = options_.limits.tokens_per_step;
+  int64_t logit_rows = most_logit_rows_;
   std::vector<Due> due;
+  plan_.output = NextOutput();
+  if (plan_.output == StepOutput::kStates) {
+    PlanPrompts(budget, logit_rows, due);
+    return due;
+  }
   std::vector<std::vector<int32_t>> proposals = Proposals();
   // Preemption takes from the end, which is where those are that have not been planned yet.
   for (size_t i = 0; i < running_.size(); ++i) {
@@ -218,16 +254,23 @@ std::vector<Batcher::Due> Batcher::PlanStep() {
     }
     if (!Reserve(sequence, sequence.length() + std::ssize(next.proposed))) break;
     budget -= 1 + std::ssize(next.proposed);
+    logit_rows -= 1 + std::ssize(next.proposed);
     due.push_back(std::move(next));
   }
+  PlanPrompts(budget, logit_rows, due);
+  return due;
+}
+
+void Batcher::PlanPrompts(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due) {
+  const bool embeds = plan_.output == StepOutput::kStates;
   for (const SequencePtr& sequence : running_) {
-    if (sequence->decodes() || budget == 0) continue;
-    const int64_t tokens = std::min(budget, sequence->due());
+    if (sequence->decodes() || sequence->embeds() != embeds || budget == 0) continue;
+    const int64_t tokens = PromptTokens(*sequence, budget, logit_rows);
+    if (tokens == 0) continue;
     budget -= tokens;
     due.push_back({sequence.get(), tokens});
   }
-  Admit(budget, due);
-  return due;
+  Admit(budget, logit_rows, due);
 }
 
 FinishReason Batcher::Ends(const Sequence& sequence, int32_t token) const {
@@ -250,15 +293,32 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   Sequence& sequence = *due.sequence;
   RequestUpdate update = {.id = sequence.id};
   if (!sequence.decodes()) metrics_.prompt_tokens += due.tokens;
+  const bool scored_before = !sequence.scores();
   sequence.computed += due.tokens;
   metrics_.proposed_tokens += std::ssize(due.proposed);
   const auto vocab = static_cast<size_t>(vocab_size());
+  if (!scored_before) {
+    const auto rows = static_cast<int64_t>(logits.size() / vocab);
+    try {
+      logits = Score(sequence, sequence.computed - rows, logits);
+    } catch (const InputError& error) {
+      update.finish = FinishReason::kError;
+      update.failure = error.what();
+      return update;
+    }
+    if (!sequence.scores()) update.prompt = sequence.scored;
+    if (!sequence.scores() && sequence.request.max_tokens == 0) {
+      update.finish = FinishReason::kLength;
+      return update;
+    }
+  }
   // Each proposed token stands as long as it is the one that is chosen.
   for (size_t row = 0; (row + 1) * vocab <= logits.size(); ++row) {
     SampledToken next;
     try {
       next = SampleToken(logits.subspan(row * vocab, vocab), sequence.tokens,
-                         sequence.request.sampling);
+                         sequence.request.sampling,
+                         {.request = &sequence.request, .prompt_tokens = sequence.prompt_tokens});
     } catch (const InputError& error) {
       // The others' logits are their own. What the cache holds of this text nobody shares.
       update.finish = FinishReason::kError;
@@ -281,8 +341,45 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   return update;
 }
 
+std::span<const float> Batcher::Score(Sequence& sequence, int64_t first_row,
+                                      std::span<const float> logits) const {
+  const auto vocab = static_cast<size_t>(vocab_size());
+  std::vector<SampledToken>& scored = sequence.scored;
+  if (scored.empty()) scored.push_back({.id = sequence.tokens.front()});
+  for (int64_t row = first_row; !logits.empty() && sequence.scores(); ++row) {
+    TRIMTAB_ASSERT(row + 1 == std::ssize(scored), "row {} scores token {}", row, scored.size());
+    scored.push_back(ScoreToken(logits.first(vocab), sequence.tokens[scored.size()],
+                                *sequence.request.prompt_log_probabilities, row + 1));
+    logits = logits.subspan(vocab);
+  }
+  return logits;
+}
+
+RequestUpdate Batcher::AddStates(const Due& due, std::span<const float> states, int64_t rows) {
+  Sequence& sequence = *due.sequence;
+  RequestUpdate update = {.id = sequence.id};
+  metrics_.prompt_tokens += due.tokens;
+  sequence.computed += due.tokens;
+  const size_t width = rows > 0 ? states.size() / static_cast<size_t>(rows) : 0;
+  if (sequence.states.empty()) sequence.states.assign(width, 0.0f);
+  for (size_t i = 0; i < states.size(); ++i) sequence.states[i % width] += states[i];
+  if (sequence.due() > 0) return update;
+  const bool mean = sequence.request.pooling == Pooling::kMean;
+  update.embedding = std::move(sequence.states);
+  for (float& value : update.embedding) {
+    if (mean) value /= static_cast<float>(sequence.prompt_tokens);
+  }
+  const bool numbers =
+      std::ranges::all_of(update.embedding, [](float value) { return std::isfinite(value); });
+  update.finish = numbers ? FinishReason::kLength : FinishReason::kError;
+  if (!numbers) update.failure = "the model's states of the prompt are not finite numbers";
+  return update;
+}
+
 std::vector<RequestUpdate> Batcher::Step() {
-  const std::vector<Due> all_due = PlanStep();
+  std::vector<Due> all_due = PlanStep();
+  // Where nothing of its kind can go on, the others' turn comes at once.
+  if (all_due.empty() && HasWork()) all_due = PlanStep();
   if (all_due.empty()) return {};
   plan_.sequences.resize(all_due.size());
   for (size_t i = 0; i < all_due.size(); ++i) {
@@ -294,18 +391,23 @@ std::vector<RequestUpdate> Batcher::Step() {
     planned.tokens.insert(planned.tokens.end(), due.proposed.begin(), due.proposed.end());
     planned.first_position = sequence.computed;
     planned.blocks = sequence.blocks;
-    planned.logits = due.tokens == sequence.due() ? 1 + std::ssize(due.proposed) : 0;
+    planned.logits = sequence.rows_asked(due.tokens) + std::ssize(due.proposed);
   }
   const std::vector<float> logits = runner_.Run(plan_);
   ++metrics_.steps;
   std::vector<RequestUpdate> updates;
   updates.reserve(all_due.size());
   std::span<const float> rest = logits;
+  const int64_t asked = plan_.logit_rows();
+  const size_t width = asked > 0 ? logits.size() / static_cast<size_t>(asked) : 0;
   for (size_t i = 0; i < all_due.size(); ++i) {
-    const auto count = static_cast<size_t>(plan_.sequences[i].logits * vocab_size());
-    RequestUpdate update = Advance(all_due[i], rest.first(count));
+    const int64_t rows = plan_.sequences[i].logits;
+    const auto count = static_cast<size_t>(rows) * width;
+    RequestUpdate update = all_due[i].sequence->embeds()
+                               ? AddStates(all_due[i], rest.first(count), rows)
+                               : Advance(all_due[i], rest.first(count));
     rest = rest.subspan(count);
-    if (count > 0) updates.push_back(std::move(update));
+    if (update.has_news()) updates.push_back(std::move(update));
   }
   std::sort(updates.begin(), updates.end(),
             [](const RequestUpdate& a, const RequestUpdate& b) { return a.id < b.id; });

@@ -87,13 +87,19 @@ class Batcher final : public SharingEngine {
   };
 
   std::vector<Due> PlanStep();
+  /// What the next step brings: texts and embeddings take turns where both have work.
+  StepOutput NextOutput() const;
+  /// Tokens of a prompt for a step, of at most `budget`; few enough rows of logits are asked.
+  int64_t PromptTokens(const Sequence& sequence, int64_t budget, int64_t& logit_rows) const;
   /// Tokens that may follow each running sequence, in their order; none for those that do not
   /// decode. Empty where nobody proposes.
   std::vector<std::vector<int32_t>> Proposals() const;
   /// Makes sure that the sequence has blocks for its first `tokens` tokens; takes them from those
   /// that came later if need be. False when it has lost its own instead.
   bool Reserve(Sequence& sequence, int64_t tokens);
-  void Admit(int64_t& budget, std::vector<Due>& due);
+  void Admit(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due);
+  /// Adds what prompts have due, of those that run and then of those that wait.
+  void PlanPrompts(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due);
   /// Whether nobody is admitted as long as all that run go on by one token a step.
   bool AdmitsNobody() const;
   /// Blocks that those who decode need beyond their own to go on by so many tokens.
@@ -119,6 +125,12 @@ class Batcher final : public SharingEngine {
   /// The tokens that follow from the logits of what was due [rows, V]; an error where those are no
   /// numbers.
   RequestUpdate Advance(const Due& due, std::span<const float> logits);
+  /// Takes the log probabilities of prompt tokens from the first of `logits` [rows, V], and returns
+  /// the rest.
+  std::span<const float> Score(Sequence& sequence, int64_t first_row,
+                               std::span<const float> logits) const;
+  /// Advance for an embedding, from the states of what was due [rows, C].
+  RequestUpdate AddStates(const Due& due, std::span<const float> states, int64_t rows);
   /// Whether the sequence ends, now that `token` follows it.
   FinishReason Ends(const Sequence& sequence, int32_t token) const;
 
@@ -133,7 +145,8 @@ class Batcher final : public SharingEngine {
   std::vector<HeldBlocks> copied_;    // of other engines
   RequestId last_id_ = 0;
   EngineMetrics metrics_;
-  StepPlan plan_;  // of the last step; its memory serves the next one
+  StepPlan plan_;                // of the last step; its memory serves the next one
+  int64_t most_logit_rows_ = 0;  // of a step: what memory is planned for
 };
 
 }  // namespace trimtab

@@ -22,6 +22,7 @@ void Batcher::SetReadyAside() {
 std::vector<MovedSequence> Batcher::TakeReady() {
   std::vector<MovedSequence> moved;
   for (SequencePtr& each : std::exchange(ready_, {})) {
+    each->request.prompt_log_probabilities.reset();  // they are told
     moved.push_back({.request = std::move(each->request),
                      .prompt_tokens = each->prompt_tokens,
                      .tokens = std::move(each->tokens),

@@ -88,7 +88,9 @@ std::vector<std::vector<int32_t>> DraftModel::Propose(std::span<const ProposalRe
       if (sequence.logits == 0) continue;
       const auto own = std::span(logits).subspan(row++ * width, vocab_);
       try {
-        texts[i].push_back(SampleToken(own, texts[i], *requests[i].sampling).id);
+        const TokenRules rules = {.request = requests[i].request,
+                                  .prompt_tokens = requests[i].prompt_tokens};
+        texts[i].push_back(SampleToken(own, texts[i], requests[i].request->sampling, rules).id);
       } catch (const InputError&) {
         // No numbers, no proposal. What follows is the model's to say: only speed is lost.
         most[i] = proposed(i);

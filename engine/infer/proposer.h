@@ -14,7 +14,8 @@ struct ProposalRequest {
   RequestId id = 0;
   std::span<const int32_t> history;  // prompt and answer so far; at least one token
   int64_t most = 0;                  // tokens to propose
-  const SamplingOptions* sampling = nullptr;
+  const GenerationRequest* request = nullptr;
+  int64_t prompt_tokens = 0;  // of the history
 };
 
 class Proposer {

@@ -19,7 +19,9 @@ std::vector<float> RunPlan(Rank& rank, ServingModel& model, const StepPlan& plan
   // They are on the first rank of the last stage.
   const ParallelConfig& layout = rank.parallel().layout;
   const int holder = RankAt(layout, {.pp = static_cast<int>(layout.pp) - 1});
-  const int64_t values = plan.logit_rows() * model.vocab_size();
+  const int64_t width =
+      plan.output == StepOutput::kLogits ? model.vocab_size() : model.hidden_size();
+  const int64_t values = plan.logit_rows() * width;
   if (holder != 0 && values > 0) {
     logits.resize(static_cast<size_t>(values));
     Broadcast(rank, holder, logits);
@@ -68,7 +70,8 @@ void WriteToAll(Rank& rank, ServingModel& model, const std::vector<int32_t>& blo
 }  // namespace
 
 std::vector<int64_t> PackWork(const RankWork& work) {
-  std::vector<int64_t> numbers = {static_cast<int64_t>(work.kind)};
+  std::vector<int64_t> numbers = {static_cast<int64_t>(work.kind),
+                                  static_cast<int64_t>(work.plan.output)};
   const auto append = [&numbers](const std::vector<int32_t>& ids) {
     numbers.push_back(std::ssize(ids));
     numbers.insert(numbers.end(), ids.begin(), ids.end());
@@ -93,6 +96,7 @@ RankWork UnpackWork(std::span<const int64_t> numbers) {
     return ids;
   };
   RankWork work = {.kind = static_cast<RankWork::Kind>(*next++)};
+  work.plan.output = static_cast<StepOutput>(*next++);
   work.blocks = take();
   while (next != numbers.end()) {
     PlannedSequence& sequence = work.plan.sequences.emplace_back();

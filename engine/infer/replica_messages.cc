@@ -73,6 +73,15 @@ void PutRequest(const GenerationRequest& request, MessageWriter& to) {
   to.Put(request.max_tokens);
   to.Put(request.sampling);
   to.PutList(request.stop_tokens);
+  to.Put(request.min_tokens);
+  to.PutEach(request.logit_bias, [&to](const auto& each) {
+    to.Put(each.first);
+    to.Put(each.second);
+  });
+  to.PutList(request.allowed_tokens);
+  to.PutEach(request.banned_sequences, [&to](const auto& banned) { to.PutList(banned); });
+  to.Put(request.prompt_log_probabilities);
+  to.Put(request.pooling);
 }
 
 void GetRequest(MessageReader& from, GenerationRequest& request) {
@@ -80,6 +89,33 @@ void GetRequest(MessageReader& from, GenerationRequest& request) {
   from.Get(request.max_tokens);
   from.Get(request.sampling);
   from.GetList(request.stop_tokens);
+  from.Get(request.min_tokens);
+  from.GetEach(request.logit_bias, [&from](auto& each) {
+    from.Get(each.first);
+    from.Get(each.second);
+  });
+  from.GetList(request.allowed_tokens);
+  from.GetEach(request.banned_sequences, [&from](auto& banned) { from.GetList(banned); });
+  from.Get(request.prompt_log_probabilities);
+  from.Get(request.pooling);
+}
+
+void PutToken(const SampledToken& token, MessageWriter& to) {
+  to.Put(token.id);
+  to.Put(token.log_probability);
+  to.PutEach(token.likeliest, [&to](const auto& likely) {
+    to.Put(likely.first);
+    to.Put(likely.second);
+  });
+}
+
+void GetToken(MessageReader& from, SampledToken& token) {
+  from.Get(token.id);
+  from.Get(token.log_probability);
+  from.GetEach(token.likeliest, [&from](auto& likely) {
+    from.Get(likely.first);
+    from.Get(likely.second);
+  });
 }
 
 void PutMoved(const MovedSequence& moved, MessageWriter& to) {
@@ -141,14 +177,9 @@ std::string Pack(const ReplicaReport& report) {
     to.Put(update.id);
     to.Put(update.finish);
     to.PutList(update.failure);
-    to.PutEach(update.tokens, [&to](const SampledToken& token) {
-      to.Put(token.id);
-      to.Put(token.log_probability);
-      to.PutEach(token.likeliest, [&to](const auto& likely) {
-        to.Put(likely.first);
-        to.Put(likely.second);
-      });
-    });
+    to.PutEach(update.tokens, [&to](const SampledToken& token) { PutToken(token, to); });
+    to.PutEach(update.prompt, [&to](const SampledToken& token) { PutToken(token, to); });
+    to.PutList(update.embedding);
   });
   to.PutEach(report.ready, [&to](const MovedSequence& moved) { PutMoved(moved, to); });
   to.PutList(report.copied);
@@ -166,14 +197,9 @@ ReplicaReport UnpackReport(std::string_view bytes) {
     from.Get(update.id);
     from.Get(update.finish);
     from.GetList(update.failure);
-    from.GetEach(update.tokens, [&from](SampledToken& token) {
-      from.Get(token.id);
-      from.Get(token.log_probability);
-      from.GetEach(token.likeliest, [&from](auto& likely) {
-        from.Get(likely.first);
-        from.Get(likely.second);
-      });
-    });
+    from.GetEach(update.tokens, [&from](SampledToken& token) { GetToken(from, token); });
+    from.GetEach(update.prompt, [&from](SampledToken& token) { GetToken(from, token); });
+    from.GetList(update.embedding);
   });
   from.GetEach(report.ready, [&from](MovedSequence& moved) { GetMoved(from, moved); });
   from.GetList(report.copied);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <span>
 
 #include "engine/infer/engine.h"
 
@@ -26,16 +27,33 @@ std::string FaultOf(const GenerationRequest& request, const EngineLimits& limits
                     int64_t vocab_size) {
   const auto prompt = std::ssize(request.prompt);
   if (prompt == 0) return "the prompt is empty; expected at least one token";
-  if (request.max_tokens < 1) {
-    return fmt::format("{} new tokens; expected at least 1", request.max_tokens);
+  const bool embeds = request.pooling != Pooling::kNone;
+  if (embeds && request.prompt_log_probabilities) {
+    return "an embedding has no log probabilities of its prompt; expected one of both";
+  }
+  const int64_t least = embeds || request.prompt_log_probabilities ? 0 : 1;
+  if (request.max_tokens < least) {
+    return fmt::format("{} new tokens; expected at least {}", request.max_tokens, least);
   }
   if (prompt >= limits.sequence_length) {
     return fmt::format("the prompt has {} tokens; expected fewer than {}", prompt,
                        limits.sequence_length);
   }
-  for (const int32_t token : request.prompt) {
-    if (token >= 0 && token < vocab_size) continue;
-    return fmt::format("token {} in the prompt; expected 0 to {}", token, vocab_size - 1);
+  const auto fault = [vocab_size](std::span<const int32_t> tokens, const char* where) {
+    for (const int32_t token : tokens) {
+      if (token >= 0 && token < vocab_size) continue;
+      return fmt::format("token {} in {}; expected 0 to {}", token, where, vocab_size - 1);
+    }
+    return std::string();
+  };
+  if (auto why = fault(request.prompt, "the prompt"); !why.empty()) return why;
+  if (auto why = fault(request.allowed_tokens, "the allowed tokens"); !why.empty()) return why;
+  for (const auto& [token, bias] : request.logit_bias) {
+    if (auto why = fault({&token, 1}, "the logit bias"); !why.empty()) return why;
+  }
+  for (const std::vector<int32_t>& banned : request.banned_sequences) {
+    if (banned.empty()) return "a banned sequence is empty; expected at least one token";
+    if (auto why = fault(banned, "a banned sequence"); !why.empty()) return why;
   }
   return "";
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,8 @@ struct SamplingOptions {
   double top_p = 1;               // of the probability, the likeliest tokens; 1 = all
   double min_p = 0;               // of the likeliest token's probability; 0 = all
   double repetition_penalty = 1;  // of tokens that occurred; 1 = none
+  double presence_penalty = 0;    // taken off the logit of a token that the answer has
+  double frequency_penalty = 0;   // taken off it for each time that it has it
   uint64_t seed = 0;
   int64_t log_probabilities = 0;  // of so many of the likeliest tokens, beside the chosen one's
 
@@ -33,11 +36,27 @@ struct SampledToken {
 
 using RequestId = int64_t;
 
+/// What of the prompt's final hidden states an embedding is made of.
+enum class Pooling : uint8_t {
+  kNone,  // a text is generated instead
+  kMean,  // the mean over all tokens
+  kLast,  // the last token's
+};
+
 struct GenerationRequest {
   std::vector<int32_t> prompt;  // at least one token
-  int64_t max_tokens = 16;      // new ones; at least 1
+  /// New ones; at least 1, or 0 with prompt_log_probabilities. An embedding has none.
+  int64_t max_tokens = 16;
   SamplingOptions sampling{};
   std::vector<int32_t> stop_tokens{};  // one of these ends the text and is not part of it
+  int64_t min_tokens = 0;              // new ones before a stop token may be chosen
+  std::vector<std::pair<int32_t, float>> logit_bias{};  // added to logits
+  std::vector<int32_t> allowed_tokens{};                // empty: all
+  /// The answer has none of these runs of tokens.
+  std::vector<std::vector<int32_t>> banned_sequences{};
+  /// Asks for the log probability of each prompt token but the first, and so many of the likeliest.
+  std::optional<int64_t> prompt_log_probabilities{};
+  Pooling pooling = Pooling::kNone;  // other than kNone asks for an embedding
 };
 
 enum class FinishReason {
@@ -56,6 +75,14 @@ struct RequestUpdate {
   std::vector<SampledToken> tokens{};  // new ones, in order; one or, with speculation, more
   FinishReason finish = FinishReason::kNone;
   std::string failure{};  // why, with kError: one line
+  /// With prompt_log_probabilities, once: the prompt's tokens. The first has no log probability.
+  std::vector<SampledToken> prompt{};
+  std::vector<float> embedding{};  // [C], with the last update of an embedding
+
+  /// True if it tells the client anything.
+  bool has_news() const {
+    return !tokens.empty() || !prompt.empty() || finish != FinishReason::kNone;
+  }
 };
 
 }  // namespace trimtab

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -72,20 +73,83 @@ double Sum(std::span<const float> values) {
   return sum;
 }
 
-/// The logits as the history changes them, each token that occurs in it once.
-std::vector<float> Penalised(std::span<const float> logits, std::span<const int32_t> history,
-                             double penalty) {
-  std::vector<float> changed(logits.begin(), logits.end());
-  std::vector<int32_t> tokens(history.begin(), history.end());
-  std::sort(tokens.begin(), tokens.end());
-  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-  const auto factor = static_cast<float>(penalty);
-  for (const int32_t token : tokens) {
-    float& logit = changed[static_cast<size_t>(token)];
-    logit = logit > 0 ? logit / factor : logit * factor;
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+/// True if a request leaves logits as they are.
+bool ChangesNothing(const SamplingOptions& options, const TokenRules& rules) {
+  if (options.repetition_penalty != 1 || options.presence_penalty != 0 ||
+      options.frequency_penalty != 0 || !rules.mask.empty()) {
+    return false;
   }
-  return changed;
+  const GenerationRequest* request = rules.request;
+  return request == nullptr ||
+         (request->min_tokens == 0 && request->logit_bias.empty() &&
+          request->allowed_tokens.empty() && request->banned_sequences.empty());
 }
+
+/// The logits that a token is chosen by: a copy that one rule after the other changes.
+class ChangedLogits {
+ public:
+  ChangedLogits(std::span<const float> logits, std::span<const int32_t> history)
+      : logits_(logits.begin(), logits.end()), history_(history) {}
+
+  void Mask(std::span<const uint64_t> mask) {
+    for (size_t i = 0; i < logits_.size() && !mask.empty(); ++i) {
+      if ((mask[i / 64] >> (i % 64) & 1) == 0) logits_[i] = kNever;
+    }
+  }
+
+  void Restrict(const GenerationRequest& request, std::span<const int32_t> answer) {
+    if (!request.allowed_tokens.empty()) Allow(request.allowed_tokens);
+    for (const std::vector<int32_t>& banned : request.banned_sequences) {
+      const auto before = std::span(banned).first(banned.size() - 1);
+      if (before.size() > answer.size()) continue;
+      if (std::ranges::equal(before, answer.last(before.size()))) Forbid(banned.back());
+    }
+    if (std::ssize(answer) < request.min_tokens) {
+      for (const int32_t token : request.stop_tokens) Forbid(token);
+    }
+    for (const auto& [token, bias] : request.logit_bias) At(token) += bias;
+  }
+
+  void Penalise(const SamplingOptions& options, std::span<const int32_t> answer) {
+    if (options.repetition_penalty != 1) {
+      const auto factor = static_cast<float>(options.repetition_penalty);
+      for (const auto& [token, count] : Counts(history_)) {
+        At(token) = At(token) > 0 ? At(token) / factor : At(token) * factor;
+      }
+    }
+    if (options.presence_penalty == 0 && options.frequency_penalty == 0) return;
+    for (const auto& [token, count] : Counts(answer)) {
+      At(token) -= static_cast<float>(options.presence_penalty +
+                                      static_cast<double>(count) * options.frequency_penalty);
+    }
+  }
+
+  std::span<const float> logits() const { return logits_; }
+
+ private:
+  /// How often each token occurs.
+  static std::unordered_map<int32_t, int64_t> Counts(std::span<const int32_t> tokens) {
+    std::unordered_map<int32_t, int64_t> counts;
+    for (const int32_t token : tokens) ++counts[token];
+    return counts;
+  }
+
+  float& At(int32_t token) { return logits_[static_cast<size_t>(token)]; }
+  void Forbid(int32_t token) {
+    // End tokens of a tokenizer may lie beyond the model's vocabulary.
+    if (token >= 0 && static_cast<size_t>(token) < logits_.size()) At(token) = kNever;
+  }
+  void Allow(std::span<const int32_t> tokens) {
+    std::vector<float> kept(logits_.size(), kNever);
+    for (const int32_t token : tokens) kept[static_cast<size_t>(token)] = At(token);
+    logits_ = std::move(kept);
+  }
+
+  std::vector<float> logits_;
+  std::span<const int32_t> history_;
+};
 
 /// The likeliest `count` tokens of all, likeliest first.
 std::vector<Candidate> Top(std::span<const float> weights, size_t count) {
@@ -174,24 +238,42 @@ void AddLogProbabilities(std::span<const float> logits, float highest, int64_t c
 }  // namespace
 
 SampledToken SampleToken(std::span<const float> logits, std::span<const int32_t> history,
-                         const SamplingOptions& options) {
+                         const SamplingOptions& options, const TokenRules& rules) {
   const float highest = HighestLogit(logits, history.size());
-  std::vector<float> penalised;
+  std::optional<ChangedLogits> own;
   std::span<const float> changed = logits;
-  if (options.repetition_penalty != 1) {
-    penalised = Penalised(logits, history, options.repetition_penalty);
-    changed = penalised;
+  float shift = highest;
+  if (!ChangesNothing(options, rules)) {
+    const auto answer = history.subspan(static_cast<size_t>(rules.prompt_tokens));
+    own.emplace(logits, history);
+    own->Mask(rules.mask);
+    if (rules.request != nullptr) own->Restrict(*rules.request, answer);
+    own->Penalise(options, answer);
+    changed = own->logits();
+    shift = SpanMax(changed.size(), changed.data());
+    if (shift == kNever) {
+      throw InputError(fmt::format(
+          "no token may follow at position {}: what the request allows and bans leaves none",
+          history.size()));
+    }
   }
   SampledToken sample;
   if (options.temperature == 0) {
     sample.id = Likeliest(changed);
   } else {
-    const float shift = SpanMax(changed.size(), changed.data());
     sample.id = Draw(Weights(changed, shift, options.temperature),
                      Uniform(options.seed, history.size()), options);
   }
   AddLogProbabilities(logits, highest, options.log_probabilities, sample);
   return sample;
+}
+
+SampledToken ScoreToken(std::span<const float> logits, int32_t token, int64_t likeliest,
+                        int64_t position) {
+  const float highest = HighestLogit(logits, static_cast<size_t>(position));
+  SampledToken scored = {.id = token};
+  AddLogProbabilities(logits, highest, likeliest, scored);
+  return scored;
 }
 
 }  // namespace trimtab

@@ -217,6 +217,10 @@ std::vector<float> ServingModel::RunPlan(const StepPlan& plan) {
     return {};
   }
   pass.outputs = UploadIds(device_, rows.outputs);
+  if (plan.output == StepOutput::kStates) {
+    pass.head = ServedHead::kStates;
+    return CollectStates(model_.Serve(pass), plan.logit_rows());
+  }
   return CollectLogits(model_.Serve(pass), plan.logit_rows());
 }
 
@@ -251,6 +255,14 @@ int64_t ServingModel::block_bytes() const {
   ForEachPartOfBlock(caches_, /*block=*/0,
                      [&sum](const std::byte*, int64_t bytes) { sum += bytes; });
   return sum;
+}
+
+std::vector<float> ServingModel::CollectStates(const Tensor& states, int64_t rows) const {
+  if (parallel_.tp_rank != 0 || device_.kind() == DeviceKind::kMeta) return {};
+  std::vector<float> whole(static_cast<size_t>(states.numel()));
+  CopyToHost(states, whole);
+  whole.resize(static_cast<size_t>(rows * hidden_size()));
+  return whole;
 }
 
 std::vector<float> ServingModel::CollectLogits(const Tensor& logits, int64_t rows) const {

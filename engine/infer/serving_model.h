@@ -18,8 +18,9 @@ class ServingModel {
   ServingModel(const ServingConfig& config, const ParallelContext& parallel, Device& device,
                const WeightSource* source);
 
-  /// Carries out a step; every rank calls it with the same plan. Logits [plan.logit_rows(), V] on
-  /// the first tensor-parallel rank of the last stage, nothing on the others.
+  /// Carries out a step; every rank calls it with the same plan. Returns logits
+  /// [plan.logit_rows(), V], or states [plan.logit_rows(), C], on the first tensor-parallel rank of
+  /// the last stage, nothing on the others.
   std::vector<float> Run(const StepPlan& plan);
 
   /// What this rank has of `blocks` of the cache, one after the other.
@@ -31,6 +32,8 @@ class ServingModel {
 
   /// V.
   int64_t vocab_size() const { return run_.model.vocab_size; }
+  /// C.
+  int64_t hidden_size() const { return run_.model.hidden_size; }
 
   /// Told what linear layers multiply from now on. Not owned.
   void Observe(LinearObserver* observer) { model_.Observe(observer); }
@@ -51,6 +54,8 @@ class ServingModel {
   std::vector<float> RunPlan(const StepPlan& plan);
   /// Of the first `rows` rows.
   std::vector<float> CollectLogits(const Tensor& logits, int64_t rows) const;
+  /// The first `rows` of `states` [rows of all ranks, C], on the first rank.
+  std::vector<float> CollectStates(const Tensor& states, int64_t rows) const;
 
   ServingConfig config_;
   RunConfig run_;

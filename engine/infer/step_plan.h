@@ -17,8 +17,15 @@ struct PlannedSequence {
   int64_t logits = 0;           // of so many of the tokens, the last ones
 };
 
+/// What a step brings for the rows whose logits are planned.
+enum class StepOutput : uint8_t {
+  kLogits,  // [V]
+  kStates,  // the final hidden states instead, normalised, [C]
+};
+
 struct StepPlan {
   std::vector<PlannedSequence> sequences;
+  StepOutput output = StepOutput::kLogits;
 
   int64_t rows() const {
     int64_t count = 0;
@@ -41,7 +48,8 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
 
-  /// Logits [plan.logit_rows(), V], row after row, in the order of the plan. Not empty plans.
+  /// Returns logits [plan.logit_rows(), V], or states [plan.logit_rows(), C], row after row, in the
+  /// order of the plan. Not empty plans.
   virtual std::vector<float> Run(const StepPlan& plan) = 0;
   /// What `blocks` of the cache hold.
   virtual BlockContents ReadBlocks(std::span<const int32_t> blocks) = 0;

@@ -85,6 +85,12 @@ Tensor LmHead::Logits(const LayerContext& context, const Tensor& x) const {
   return Logits(context, Normed(context, x, saved), saved.output_layer);
 }
 
+Tensor LmHead::States(const LayerContext& context, const Tensor& x) const {
+  if (!final_norm_) return x;
+  NormSaved saved;
+  return final_norm_->Forward(context, x, saved).matrix;
+}
+
 Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
                       Tensor* logits) const {
   const int64_t tokens = context.tokens();

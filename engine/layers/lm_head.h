@@ -35,6 +35,8 @@ class LmHead {
                Tensor* logits = nullptr) const;
   /// This rank's logits [rows, padded V / tp], an activation, for serving.
   Tensor Logits(const LayerContext& context, const Tensor& x) const;
+  /// The residual stream x [rows, C] after the final norm, an activation; x itself without one.
+  Tensor States(const LayerContext& context, const Tensor& x) const;
   /// Gradient of x [rows, C], in a new workspace tensor.
   Tensor Backward(const LayerContext& context, const Tensor& x, LmHeadSaved& saved,
                   bool accumulate) const;

@@ -133,6 +133,7 @@ Tensor GptModel::Serve(const ServingPass& pass) const {
   context.paged = nullptr;
   Tensor last = context.New({context.rows(), x.dim(1)}, MemoryTag::kActivations);
   Permute(x, pass.outputs.Slice(context.row_begin(), {context.rows()}), /*topk=*/1, last);
+  if (pass.head == ServedHead::kStates) return GatherRows(context, head_->States(context, last));
   return head_->Logits(context, last);
 }
 

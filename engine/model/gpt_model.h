@@ -52,12 +52,19 @@ struct MicroBatchState {
 };
 
 /// What goes into a chunk for one pass of serving, which has no backward pass.
+/// What the head makes of the rows that are asked for.
+enum class ServedHead : uint8_t {
+  kLogits,
+  kStates,  // the residual stream after the final norm
+};
+
 struct ServingPass {
   Tensor tokens;                         // [N] int32; with the embedding
   Tensor hidden;                         // [N, C]; without the embedding
   const PagedRows* rows = nullptr;       // what the N rows are
   std::span<const PagedCache> caches{};  // of the chunk's layers
   Tensor outputs;  // [M] int32: the rows whose logits are asked; with the head
+  ServedHead head = ServedHead::kLogits;
 };
 
 class GptModel {
@@ -72,9 +79,9 @@ class GptModel {
                  MicroBatchState& state, Tensor* logits = nullptr) const;
 
   /// The residual stream [N, C] after the chunk, or with the head this rank's logits
-  /// [M, padded V / tp]. Keys and values go to the caches; nothing else is kept. N and M are
-  /// multiples of tp with sequence parallelism, of which `hidden` and the stream are this rank's
-  /// rows; without context parallelism.
+  /// [M, padded V / tp], or the states of all M rows [M, C]. Keys and values go to the caches;
+  /// nothing else is kept. N and M are multiples of tp with sequence parallelism, of which `hidden`
+  /// and the stream are this rank's rows; without context parallelism.
   Tensor Serve(const ServingPass& pass) const;
 
   /// The gradient of batch.hidden [rows, C], undefined with the embedding, from that of what

@@ -17,6 +17,7 @@
 namespace trimtab {
 
 inline constexpr int64_t kVocab = 7;
+inline constexpr int64_t kWidth = 3;  // of hidden states
 
 class ManualClock final : public Clock {
  public:
@@ -44,6 +45,9 @@ class CacheModel final : public StepRunner {
 
   std::vector<float> Run(const StepPlan& plan) override {
     EXPECT_LE(plan.rows(), options_.limits.tokens_per_step);
+    if (plan.output == StepOutput::kLogits) {
+      EXPECT_LE(plan.logit_rows(), options_.limits.sequences * (1 + options_.lookup_tokens));
+    }
     EXPECT_LE(std::ssize(plan.sequences), options_.limits.sequences);
     for (const PlannedSequence& each : plan.sequences) {
       for (int64_t i = 0; i < std::ssize(each.tokens); ++i) {
@@ -58,7 +62,8 @@ class CacheModel final : public StepRunner {
         hash = Mix(hash, Slot(each, position));
         if (position < end - each.logits) continue;
         const std::vector<float> row = LogitsOf(hash);
-        logits.insert(logits.end(), row.begin(), row.end());
+        const int64_t width = plan.output == StepOutput::kLogits ? kVocab : kWidth;
+        logits.insert(logits.end(), row.begin(), row.begin() + width);
       }
     }
     return logits;
@@ -96,21 +101,54 @@ class CacheModel final : public StepRunner {
   std::vector<int32_t> slots_;
 };
 
+struct Asked {
+  GenerationRequest request;
+  std::vector<int32_t> tokens;
+  std::vector<float> scores;  // log probabilities of the prompt's tokens but the first
+  std::vector<float> embedding;
+  FinishReason finish = FinishReason::kNone;
+
+  void Take(const RequestUpdate& update) {
+    EXPECT_EQ(finish, FinishReason::kNone) << "goes on after its end";
+    for (const SampledToken& token : update.tokens) tokens.push_back(token.id);
+    for (size_t i = 1; i < update.prompt.size(); ++i) {
+      EXPECT_EQ(update.prompt[i].id, request.prompt[i]);
+      scores.push_back(update.prompt[i].log_probability);
+    }
+    if (!update.embedding.empty()) embedding = update.embedding;
+    finish = update.finish;
+  }
+
+  void ExpectSameAs(const Asked& other) const {
+    EXPECT_EQ(tokens, other.tokens);
+    EXPECT_EQ(scores, other.scores);
+    EXPECT_EQ(finish, other.finish);
+    ASSERT_EQ(embedding.size(), other.embedding.size());
+    for (size_t i = 0; i < embedding.size(); ++i) {
+      // Chunks add up in another order.
+      EXPECT_NEAR(embedding[i], other.embedding[i], 1e-5);
+    }
+  }
+};
+
 /// What a request brings when it is alone in the world.
-inline std::vector<int32_t> Expected(const GenerationRequest& request, int64_t longest) {
+inline Asked Alone(const GenerationRequest& request, int64_t longest) {
   BatcherOptions options = {.block_size = longest, .blocks = 1};
   options.limits = {.sequences = 1, .tokens_per_step = longest, .sequence_length = longest};
   CacheModel model(options);
   const SteadyClock clock;
   Batcher batcher(options, model, clock);
   batcher.AddRequest(request);
-  std::vector<int32_t> tokens;
+  Asked asked;
+  asked.request = request;
   while (batcher.HasWork()) {
-    for (const RequestUpdate& update : batcher.Step()) {
-      for (const SampledToken& token : update.tokens) tokens.push_back(token.id);
-    }
+    for (const RequestUpdate& update : batcher.Step()) asked.Take(update);
   }
-  return tokens;
+  return asked;
+}
+
+inline std::vector<int32_t> Expected(const GenerationRequest& request, int64_t longest) {
+  return Alone(request, longest).tokens;
 }
 
 class Trace {
@@ -143,6 +181,26 @@ class Trace {
     return request;
   }
 
+  /// A request of which many also restrict their tokens, or ask of the prompt itself.
+  GenerationRequest AnyRequest() {
+    GenerationRequest request = Request();
+    const auto token = [&] { return static_cast<int32_t>(Below(kVocab)); };
+    if (Below(3) == 0) {
+      request.sampling.frequency_penalty = static_cast<double>(Below(5)) / 4;
+      request.sampling.presence_penalty = static_cast<double>(Below(5)) / 4 - 0.5;
+    }
+    if (Below(4) == 0) request.logit_bias = {{token(), 1.5f}, {token(), -2.0f}};
+    if (Below(4) == 0) request.min_tokens = Below(10);
+    if (Below(6) == 0) request.allowed_tokens = {0, 2, 3, 5};
+    if (Below(6) == 0) request.banned_sequences = {{token(), token()}, {1}};
+    if (Below(4) == 0) request.prompt_log_probabilities = Below(3);
+    if (request.prompt_log_probabilities && Below(3) == 0) request.max_tokens = 0;
+    if (!request.prompt_log_probabilities && Below(6) == 0) {
+      request.pooling = Below(2) == 0 ? Pooling::kMean : Pooling::kLast;
+    }
+    return request;
+  }
+
   int64_t Below(int64_t bound) {
     return static_cast<int64_t>(random_() % static_cast<uint32_t>(std::max<int64_t>(1, bound)));
   }
@@ -151,12 +209,6 @@ class Trace {
  private:
   std::mt19937 random_;
   BatcherOptions options_;
-};
-
-struct Asked {
-  GenerationRequest request;
-  std::vector<int32_t> tokens;
-  FinishReason finish = FinishReason::kNone;
 };
 
 }  // namespace trimtab

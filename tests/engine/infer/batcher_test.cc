@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <map>
 
@@ -13,7 +15,7 @@ namespace {
 
 class BatcherTraceTest : public testing::TestWithParam<uint32_t> {};
 
-TEST_P(BatcherTraceTest, EveryTextIsThatOfItsRequestAlone) {
+TEST_P(BatcherTraceTest, EveryAnswerIsThatOfItsRequestAlone) {
   Trace trace(GetParam());
   const BatcherOptions& options = trace.options();
   CacheModel model(options);
@@ -24,9 +26,9 @@ TEST_P(BatcherTraceTest, EveryTextIsThatOfItsRequestAlone) {
   int64_t steps = 0;
   while (to_come > 0 || batcher.HasWork()) {
     for (int64_t i = trace.Below(4); i > 0 && to_come > 0; --i, --to_come) {
-      GenerationRequest request = trace.Request();
+      GenerationRequest request = trace.AnyRequest();
       const auto answer = batcher.AddRequest(request);
-      ASSERT_TRUE(std::holds_alternative<RequestId>(answer));
+      ASSERT_TRUE(std::holds_alternative<RequestId>(answer)) << std::get<Refusal>(answer).reason;
       asked[std::get<RequestId>(answer)].request = request;
     }
     if (trace.Below(20) == 0 && !asked.empty()) {
@@ -41,10 +43,7 @@ TEST_P(BatcherTraceTest, EveryTextIsThatOfItsRequestAlone) {
     for (const RequestUpdate& update : batcher.Step()) {
       EXPECT_GT(update.id, last) << "updates are not in the order of the requests";
       last = update.id;
-      Asked& one = asked.at(update.id);
-      EXPECT_EQ(one.finish, FinishReason::kNone) << "goes on after its end";
-      for (const SampledToken& token : update.tokens) one.tokens.push_back(token.id);
-      one.finish = update.finish;
+      asked.at(update.id).Take(update);
     }
     const EngineMetrics after = batcher.metrics();
     EXPECT_LE(after.used_blocks, after.total_blocks);
@@ -58,8 +57,8 @@ TEST_P(BatcherTraceTest, EveryTextIsThatOfItsRequestAlone) {
   }
   for (const auto& [id, one] : asked) {
     EXPECT_NE(one.finish, FinishReason::kNone);
-    EXPECT_EQ(one.tokens, Expected(one.request, options.limits.sequence_length))
-        << "request " << id;
+    SCOPED_TRACE(fmt::format("request {}", id));
+    one.ExpectSameAs(Alone(one.request, options.limits.sequence_length));
   }
   EXPECT_EQ(batcher.metrics().used_blocks, 0) << "blocks leak";
   EXPECT_EQ(batcher.metrics().running + batcher.metrics().waiting, 0);
@@ -156,6 +155,68 @@ BatcherOptions Roomy() {
 std::string ReasonOf(Batcher& batcher, const GenerationRequest& request) {
   const auto answer = batcher.AddRequest(request);
   return std::holds_alternative<Refusal>(answer) ? std::get<Refusal>(answer).reason : "";
+}
+
+TEST(BatcherTest, ScoresOfAPromptAreThoseOfItsTokens) {
+  BatcherOptions options = {.block_size = 4, .blocks = 8};
+  options.limits = {.sequences = 2, .tokens_per_step = 16, .sequence_length = 24};
+  CacheModel model(options);
+  const ManualClock clock;
+  Batcher batcher(options, model, clock);
+  const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 2, 6, 5, 3, 5};
+  batcher.AddRequest({.prompt = prompt, .max_tokens = 0, .prompt_log_probabilities = 2});
+  std::vector<SampledToken> scored;
+  FinishReason finish = FinishReason::kNone;
+  while (batcher.HasWork()) {
+    for (const RequestUpdate& update : batcher.Step()) {
+      EXPECT_TRUE(update.tokens.empty());
+      scored = update.prompt;
+      finish = update.finish;
+    }
+  }
+  EXPECT_EQ(finish, FinishReason::kLength);
+  ASSERT_EQ(scored.size(), prompt.size());
+  uint64_t hash = 1;
+  for (size_t i = 1; i < prompt.size(); ++i) {
+    hash = Mix(hash, prompt[i - 1]);
+    const std::vector<float> logits = LogitsOf(hash);
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(logit);
+    EXPECT_EQ(scored[i].id, prompt[i]);
+    EXPECT_NEAR(scored[i].log_probability, logits[static_cast<size_t>(prompt[i])] - std::log(sum),
+                1e-5);
+    ASSERT_EQ(scored[i].likeliest.size(), 2u);
+    EXPECT_EQ(logits[static_cast<size_t>(scored[i].likeliest[0].first)],
+              *std::max_element(logits.begin(), logits.end()));
+  }
+}
+
+TEST(BatcherTest, AnEmbeddingIsTheMeanOrTheLastOfTheStates) {
+  for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
+    BatcherOptions options = {.block_size = 4, .blocks = 8};
+    options.limits = {.sequences = 2, .tokens_per_step = 3, .sequence_length = 24};
+    CacheModel model(options);
+    const ManualClock clock;
+    Batcher batcher(options, model, clock);
+    const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 2, 6};
+    batcher.AddRequest({.prompt = prompt, .pooling = pooling});
+    std::vector<float> embedding;
+    while (batcher.HasWork()) {
+      for (const RequestUpdate& update : batcher.Step()) embedding = update.embedding;
+    }
+    std::vector<float> mean(kWidth, 0.0f);
+    std::vector<float> last;
+    uint64_t hash = 1;
+    for (const int32_t token : prompt) {
+      hash = Mix(hash, token);
+      last = LogitsOf(hash);
+      for (size_t i = 0; i < mean.size(); ++i) mean[i] += last[i] / 7;
+    }
+    ASSERT_EQ(embedding.size(), mean.size());
+    for (size_t i = 0; i < mean.size(); ++i) {
+      EXPECT_NEAR(embedding[i], pooling == Pooling::kMean ? mean[i] : last[i], 1e-5);
+    }
+  }
 }
 
 TEST(BatcherTest, RefusesWhatItCannotServe) {

@@ -79,6 +79,34 @@ TEST_P(RankRunnerTest, AnswersAsOneRank) {
   }
 }
 
+/// The states of a text of which the first part is in the cache.
+std::vector<float> StatesOf(const GoldenWeights& weights, const ServingConfig& config) {
+  RankRunner runner(config, weights);
+  const std::vector<int32_t> tokens = weights.Tokens(0);
+  std::vector<float> states;
+  for (const int64_t begin : {0, 3}) {
+    const int64_t end = begin == 0 ? 3 : weights.sequence_length();
+    const StepPlan plan = {.sequences = {{.tokens = {tokens.begin() + begin, tokens.begin() + end},
+                                          .first_position = begin,
+                                          .blocks = {5, 2, 8, 1, 0, 3},
+                                          .logits = end - begin}},
+                           .output = StepOutput::kStates};
+    const std::vector<float> rows = runner.Run(plan);
+    EXPECT_EQ(std::ssize(rows), (end - begin) * weights.model().hidden_size);
+    states.insert(states.end(), rows.begin(), rows.end());
+  }
+  return states;
+}
+
+TEST_P(RankRunnerTest, StatesAreThoseOfOneRank) {
+  const GoldenWeights weights(GetParam());
+  const std::vector<float> alone = StatesOf(weights, ResolveServing(GoldenServing(weights)));
+  for (const ServingConfig& config : Layouts(weights)) {
+    SCOPED_TRACE(ToString(config.layout));
+    ExpectNear(StatesOf(weights, config), alone, kLayoutTolerance);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, RankRunnerTest, testing::ValuesIn(FamilyNames()),
                          [](const auto& family) { return family.param; });
 
@@ -92,10 +120,10 @@ std::vector<float> ServeInTwo(const GoldenWeights& weights, const ServingConfig&
   const std::vector<int32_t> from = {5, 2, 8, 1, 0, 3};
   const std::vector<int32_t> to = {0, 7, 4, 9, 2, 6};
   const auto rows = [&](int64_t begin, int64_t end, const std::vector<int32_t>& blocks) {
-    return StepPlan{{{.tokens = {tokens.begin() + begin, tokens.begin() + end},
-                      .first_position = begin,
-                      .blocks = blocks,
-                      .logits = end - begin}}};
+    return StepPlan{.sequences = {{.tokens = {tokens.begin() + begin, tokens.begin() + end},
+                                   .first_position = begin,
+                                   .blocks = blocks,
+                                   .logits = end - begin}}};
   };
   std::vector<float> logits = first.Run(rows(0, begun, from));
   const auto count = static_cast<size_t>(CeilDiv(begun, config.block_size));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <random>
 
 #include "engine/base/error.h"
 
@@ -127,6 +128,101 @@ TEST(Sampler, PenalisesWhatOccurredOnceWhateverItsSign) {
                         {.repetition_penalty = 2})
                 .id,
             0);  // 1.5, not 0.75
+}
+
+/// The logits that vLLM's rules make of `logits`, one rule after the other, written plainly.
+std::vector<double> ChangedBySteps(const std::vector<float>& logits,
+                                   const std::vector<int32_t>& history, size_t prompt_tokens,
+                                   const GenerationRequest& request) {
+  const double never = -std::numeric_limits<double>::infinity();
+  std::vector<double> changed(logits.begin(), logits.end());
+  const std::vector<int32_t> answer(history.begin() + static_cast<int64_t>(prompt_tokens),
+                                    history.end());
+  const auto has = [](const auto& list, int32_t token) {
+    return std::count(list.begin(), list.end(), token);
+  };
+  for (int32_t token = 0; token < std::ssize(changed); ++token) {
+    double& logit = changed[static_cast<size_t>(token)];
+    const auto& allowed = request.allowed_tokens;
+    if (!allowed.empty() && has(allowed, token) == 0) logit = never;
+    for (const std::vector<int32_t>& banned : request.banned_sequences) {
+      if (banned.back() != token || banned.size() > answer.size() + 1) continue;
+      bool ends = true;
+      for (size_t i = 0; i + 1 < banned.size(); ++i) {
+        ends &= banned[i] == answer[answer.size() - (banned.size() - 1) + i];
+      }
+      if (ends) logit = never;
+    }
+    if (std::ssize(answer) < request.min_tokens && has(request.stop_tokens, token) > 0) {
+      logit = never;
+    }
+    for (const auto& [id, bias] : request.logit_bias) logit += id == token ? bias : 0;
+    if (has(history, token) > 0) {
+      const double penalty = request.sampling.repetition_penalty;
+      logit = logit > 0 ? logit / penalty : logit * penalty;
+    }
+    const auto times = static_cast<double>(has(answer, token));
+    logit -= times * request.sampling.frequency_penalty;
+    if (times > 0) logit -= request.sampling.presence_penalty;
+  }
+  return changed;
+}
+
+TEST(Sampler, RestrictsTokensInTheOrderOfVllm) {
+  std::mt19937 random(11);
+  const auto below = [&random](int bound) { return static_cast<int32_t>(random() % bound); };
+  constexpr int kVocab = 9;
+  int restricted = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::vector<float> logits;
+    for (int i = 0; i < kVocab; ++i) logits.push_back(static_cast<float>(below(1000)) / 200 - 2);
+    std::vector<int32_t> history;
+    for (int i = 1 + below(12); i > 0; --i) history.push_back(below(kVocab));
+    const auto prompt_tokens = static_cast<size_t>(below(static_cast<int>(history.size()) + 1));
+    GenerationRequest request;
+    request.sampling.frequency_penalty = below(4) / 2.0 - 0.5;
+    request.sampling.presence_penalty = below(4) / 2.0 - 0.5;
+    request.sampling.repetition_penalty = 1 + below(3) / 2.0;
+    if (below(2) == 0) request.allowed_tokens = {below(kVocab), below(kVocab), below(kVocab)};
+    if (below(2) == 0) {
+      request.banned_sequences = {{below(kVocab)}, {below(kVocab), below(kVocab)}};
+    }
+    request.stop_tokens = {below(kVocab), below(kVocab)};
+    request.min_tokens = below(8);
+    request.logit_bias = {{below(kVocab), static_cast<float>(below(9)) - 4}};
+    const std::vector<double> changed = ChangedBySteps(logits, history, prompt_tokens, request);
+    const auto best = std::max_element(changed.begin(), changed.end());
+    const TokenRules rules = {.request = &request,
+                              .prompt_tokens = static_cast<int64_t>(prompt_tokens)};
+    if (std::isinf(*best)) {
+      EXPECT_THROW(SampleToken(logits, history, request.sampling, rules), InputError);
+      continue;
+    }
+    const SampledToken chosen = SampleToken(logits, history, request.sampling, rules);
+    EXPECT_NEAR(changed[static_cast<size_t>(chosen.id)], *best, 1e-5) << "trial " << trial;
+    // The model's own log probability, whatever restricts it.
+    const SampledToken free = ScoreToken(logits, chosen.id, 0, 0);
+    EXPECT_EQ(chosen.log_probability, free.log_probability);
+    restricted += chosen.id != SampleToken(logits, history, {}).id ? 1 : 0;
+    request.sampling.temperature = 1.5;
+    const SampledToken drawn = SampleToken(logits, history, request.sampling, rules);
+    EXPECT_FALSE(std::isinf(changed[static_cast<size_t>(drawn.id)]));
+  }
+  EXPECT_GT(restricted, 500);
+}
+
+TEST(Sampler, ChoosesWithinAMask) {
+  const std::vector<float> logits(130, 0.0f);
+  std::vector<uint64_t> mask(3, 0);
+  mask[1] = uint64_t{1} << 5;
+  mask[2] = uint64_t{1} << 1;
+  std::map<int32_t, int> counts;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    ++counts[SampleToken(logits, {}, {.temperature = 1, .seed = seed}, {.mask = mask}).id];
+  }
+  EXPECT_EQ(counts.size(), 2u);
+  EXPECT_GT(counts[69], 20);
+  EXPECT_GT(counts[129], 20);
 }
 
 TEST(Sampler, DependsOnSeedAndPositionAlone) {
