@@ -151,8 +151,10 @@ TEST(FrontEndsTest, RandomTextsAreTakenOrRefused) {
   const std::string alphabets[] = {"ab()[]{}|*+?\\^$.,-0129:=!<>dwsup",
                                    "root:=\"ab[]()|*+?{},19\\\n #", "{}[]\":,$reftypanlOi0123"};
   const std::vector<std::string> seeds = {
-      R"({"type":"object","properties":{"a":{"type":"integer","minimum":3},"b":{"$ref":"#"}},"required":["a"]})",
-      R"({"anyOf":[{"type":"string","pattern":"^a+$","maxLength":4},{"enum":[1,"x",null]}]})",
+      R"({"type":"object","properties":{"a":{"type":"integer",)"
+      R"("minimum":3},"b":{"$ref":"#"}},"required":["a"]})",
+      R"({"anyOf":[{"type":"string","pattern":"^a+$","maxLength":4},)"
+      R"({"enum":[1,"x",null]}]})",
       "root ::= \"a\" b{2,3}\nb ::= [a-z] | root", "(a|b[^c]{2,4})+\\d?"};
   std::mt19937 random(11);
   int taken = 0;

@@ -98,31 +98,38 @@ struct SchemaCase {
 
 TEST(JsonSchemaTest, DescribesValues) {
   const SchemaCase kCases[] = {
-      {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"},"c":{}},"required":["b"]})",
+      {R"({"type":"object","properties":{"a":{"type":"integer"},)"
+       R"("b":{"type":"string"},"c":{}},"required":["b"]})",
        {R"({"b":""})", R"({"a": 1, "b": "x"})", R"({"a":-3,"b":"","c":[{}]})",
         "{\n  \"b\": \"\",\n  \"c\": 0\n}"},
        {"{}", R"({"a":1})", R"({"b":"","a":1})", R"({"b":"","d":1})", R"({"a":1.5,"b":""})",
         R"({,"b":""})"}},
-      {R"({"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"boolean"}})",
+      {R"({"type":"object","properties":{"a":{"type":"integer"}},)"
+       R"("additionalProperties":{"type":"boolean"}})",
        {"{}", R"({"a":1})", R"({"a":1,"ab":true})", R"({"b":true,"":false})", R"({"\"":true})"},
        {R"({"a":true})", R"({"b":1})", R"({"\u0061":true})", R"({"b":true,"a":1})"}},
       {R"({"type":"object"})", {"{}", R"({"x":{"y":[]}})"}, {"[]", "1"}},
-      {R"({"type":"object","additionalProperties":{"type":"null"},"minProperties":1,"maxProperties":2})",
+      {R"({"type":"object","additionalProperties":{"type":"null"},)"
+       R"("minProperties":1,"maxProperties":2})",
        {R"({"a":null})", R"({"a":null,"b":null})"},
        {"{}", R"({"a":null,"b":null,"c":null})"}},
-      {R"({"type":"object","patternProperties":{"^x-":{"type":"null"}}})",
+      {R"({"type":"object",)"
+       R"("patternProperties":{"^x-":{"type":"null"}}})",
        {"{}", R"({"x-1":null})"},
        {R"({"y":null})"}},
       {R"({"required":["q"],"properties":{"p":{"type":"null"}}})",
        {R"({"q":[1]})", R"({"p":null,"q":1})"},
        {"{}", R"({"p":null})"}},
-      {R"({"type":"array","items":{"type":"null"},"minItems":1,"maxItems":3})",
+      {R"({"type":"array","items":{"type":"null"},"minItems":1,)"
+       R"("maxItems":3})",
        {"[null]", "[null, null,null]"},
        {"[]", "[null,null,null,null]", "[1]"}},
-      {R"({"type":"array","prefixItems":[{"type":"null"},{"type":"boolean"}],"items":{"type":"integer"},"minItems":1})",
+      {R"({"type":"array","prefixItems":[{"type":"null"},)"
+       R"({"type":"boolean"}],"items":{"type":"integer"},"minItems":1})",
        {"[null]", "[null,true]", "[null,true,1,2]"},
        {"[]", "[true]", "[null,1]", "[null,true,null]"}},
-      {R"({"type":"array","items":[{"type":"null"}],"additionalItems":false})",
+      {R"({"type":"array","items":[{"type":"null"}],)"
+       R"("additionalItems":false})",
        {"[]", "[null]"},
        {"[null,null]"}},
       {R"({"type":"array","items":{"type":"null"},"maxItems":0})", {"[]"}, {"[null]"}},
@@ -132,7 +139,8 @@ TEST(JsonSchemaTest, DescribesValues) {
       {R"({"type":"string","pattern":"b+$"})",
        {"\"b\"", "\"abb\"", "\"\\\"b\""},
        {"\"\"", "\"ba\""}},
-      {R"({"type":"string","pattern":"^[a-z\"\\\\]*$","minLength":2,"maxLength":3})",
+      {R"({"type":"string","pattern":"^[a-z\"\\\\]*$","minLength":2,)"
+       R"("maxLength":3})",
        {"\"ab\"", "\"a\\\"b\"", "\"\\\\\\\\\""},
        {"\"a\"", "\"abcd\"", "\"a\"b\""}},
       {R"({"enum":["a",1,null,{"k":[true]},"a\"b"]})",
@@ -143,20 +151,28 @@ TEST(JsonSchemaTest, DescribesValues) {
       {R"({"anyOf":[{"type":"null"},{"type":"integer","minimum":5}]})",
        {"null", "5", "17"},
        {"4", "true"}},
-      {R"({"type":"object","properties":{"k":{"type":"null"},"a":{},"b":{}},"anyOf":[{"required":["a"]},{"required":["b"]}]})",
+      {R"({"type":"object","properties":{"k":{"type":"null"},"a":{},)"
+       R"("b":{}},"anyOf":[{"required":["a"]},{"required":["b"]}]})",
        {R"({"a":1})", R"({"k":null,"b":2})"},
        {"{}", R"({"k":null})"}},
-      {R"({"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"b":{"type":"null"},"a":{"minimum":3}}}]})",
+      {R"({"allOf":[{"type":"object",)"
+       R"("properties":{"a":{"type":"integer"}},"required":["a"]},)"
+       R"({"properties":{"b":{"type":"null"},"a":{"minimum":3}}}]})",
        {R"({"a":3})", R"({"a":3,"b":null})"},
        {R"({"a":2})", R"({"b":null})"}},
-      {R"({"$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}},"required":["v","next"]}},"$ref":"#/$defs/node"})",
+      {R"({"$defs":{"node":{"type":"object",)"
+       R"("properties":{"v":{"type":"integer"},)"
+       R"("next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}},)"
+       R"("required":["v","next"]}},"$ref":"#/$defs/node"})",
        {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":null}})"},
        {R"({"v":1})", R"({"v":1,"next":{}})"}},
       {R"({"type":"array","items":{"$ref":"#"}})", {"[]", "[[],[[]]]"}, {"[1]"}},
-      {R"({"$ref":"#/definitions/a","description":"d","definitions":{"a":{"type":"integer","title":"t"}}})",
+      {R"({"$ref":"#/definitions/a","description":"d",)"
+       R"("definitions":{"a":{"type":"integer","title":"t"}}})",
        {"1"},
        {"\"a\""}},
-      {R"({"$defs":{"a":{"type":"string","minLength":1}},"properties":{"x":{"$ref":"#/$defs/a","maxLength":2}}})",
+      {R"({"$defs":{"a":{"type":"string","minLength":1}},)"
+       R"("properties":{"x":{"$ref":"#/$defs/a","maxLength":2}}})",
        {R"({"x":"a"})"},
        {R"({"x":""})", R"({"x":"abc"})"}},
       {R"({"type":"string","format":"date"})",
@@ -287,8 +303,9 @@ TEST(JsonSchemaTest, WhatIsWrittenFitsTheSchema) {
   for (unsigned seed = 0; seed < 150; ++seed) {
     std::mt19937 random(seed);
     Json schema = RandomSchema(3, random);
-    schema["$defs"]["tree"] = Json::parse(
-        R"({"type":"object","properties":{"l":{"$ref":"#/$defs/tree"},"n":{"type":"null"}},"required":["n"]})");
+    schema["$defs"]["tree"] =
+        Json::parse(R"({"type":"object","properties":{"l":{"$ref":"#/$defs/tree"},)"
+                    R"("n":{"type":"null"}},"required":["n"]})");
     SCOPED_TRACE(schema.dump());
     const auto grammar = SchemaGrammar(schema.dump());
     const SchemaChecker checker(schema);
@@ -325,7 +342,8 @@ TEST(JsonSchemaTest, RefusesByPath) {
       {R"({"type":"string","maxLength":-1})", "$.maxLength"},
       {R"({"type":"string","maxLength":1000000})", "too large"},
       {R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})", "pattern: two different values"},
-      {R"({"type":"object","properties":{"a":{},"b":{}},"minProperties":1})",
+      {R"({"type":"object","properties":{"a":{},"b":{}},)"
+       R"("minProperties":1})",
        "optional properties"},
   };
   for (const auto& [schema, expected] : kCases) {
