@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
@@ -173,7 +174,8 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
 }
 
 bool ServingFlags::Follows(const WeightSource& weights, const WeightSource* draft,
-                           std::optional<double> acceptance) const {
+                           std::optional<double> acceptance,
+                           std::shared_ptr<GrammarCompiler> grammars) const {
   if (LaunchedRank() == 0) return false;
   CatchStopSignals(StopNotice::kNone);  // the launcher sends all what the first one answers to
   std::optional<Asked> asked;
@@ -183,7 +185,7 @@ bool ServingFlags::Follows(const WeightSource& weights, const WeightSource* draf
   } catch (const Error&) {
     return true;  // the first one refuses it too, and says why before the launcher ends it
   }
-  FollowEngine(asked->config, weights, asked->draft, acceptance);
+  FollowEngine(asked->config, weights, asked->draft, acceptance, std::move(grammars));
   return true;
 }
 
@@ -228,9 +230,10 @@ ServingFlags::Asked::Asked(const ServingFlags& flags, const WeightSource& weight
 
 std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights,
                                                  const WeightSource* draft,
-                                                 std::optional<double> acceptance) const {
+                                                 std::optional<double> acceptance,
+                                                 std::shared_ptr<GrammarCompiler> grammars) const {
   const Asked asked(*this, weights, draft);
-  return MakeEngine(asked.config, weights, asked.draft, acceptance);
+  return MakeEngine(asked.config, weights, asked.draft, acceptance, std::move(grammars));
 }
 
 void LogAcceptance(const EngineMetrics& metrics) {

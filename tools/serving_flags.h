@@ -55,12 +55,14 @@ class ServingFlags {
   /// first one opens with the same arguments, until that ends. Whether this is such a process; then
   /// there is nothing more to do.
   bool Follows(const WeightSource& weights, const WeightSource* draft = nullptr,
-               std::optional<double> acceptance = std::nullopt) const;
+               std::optional<double> acceptance = std::nullopt,
+               std::shared_ptr<GrammarCompiler> grammars = nullptr) const;
   /// The engine, with its draft model where one is asked for. Not in such a process. With
-  /// `acceptance` as MakeEngine; `draft` instead of what --draft says.
+  /// `acceptance` and `grammars` as MakeEngine; `draft` instead of what --draft says.
   std::unique_ptr<Engine> OpenEngine(const WeightSource& weights,
                                      const WeightSource* draft = nullptr,
-                                     std::optional<double> acceptance = std::nullopt) const;
+                                     std::optional<double> acceptance = std::nullopt,
+                                     std::shared_ptr<GrammarCompiler> grammars = nullptr) const;
 
  private:
   /// Of a --config that says how to train: RUN.json, or the report of a search for training.

@@ -48,6 +48,7 @@ std::variant<RequestId, Refusal> Batcher::AddRequest(GenerationRequest request) 
   sequence->prompt_tokens = std::ssize(request.prompt);
   sequence->tokens = std::move(request.prompt);
   sequence->request = std::move(request);
+  StartGrammar(*sequence);
   sequence->arrived_s = clock_.Now();
   waiting_.push_back(std::move(sequence));
   return last_id_;
@@ -220,7 +221,8 @@ std::vector<std::vector<int32_t>> Batcher::Proposals() const {
                         .history = sequence.tokens,
                         .most = most,
                         .request = &sequence.request,
-                        .prompt_tokens = sequence.prompt_tokens});
+                        .prompt_tokens = sequence.prompt_tokens,
+                        .grammar = sequence.grammar ? sequence.grammar->state() : nullptr});
     places.push_back(i);
   }
   if (requests.empty()) return proposals;
@@ -245,6 +247,7 @@ std::vector<Batcher::Due> Batcher::PlanStep() {
     if (!sequence.decodes()) continue;
     Due next = {&sequence, 1};
     if (!proposals.empty()) next.proposed = std::move(proposals[i]);
+    if (sequence.grammar) next.proposed.resize(sequence.grammar->Fitting(next.proposed));
     const auto others = std::ssize(running_) - static_cast<int64_t>(i) - 1;
     const auto room = static_cast<size_t>(std::max<int64_t>(0, budget - 1 - others));
     next.proposed.resize(std::min(next.proposed.size(), room));
@@ -314,23 +317,27 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   }
   // Each proposed token stands as long as it is the one that is chosen.
   for (size_t row = 0; (row + 1) * vocab <= logits.size(); ++row) {
-    SampledToken next;
+    std::optional<SampledToken> chosen;
     try {
-      next = SampleToken(logits.subspan(row * vocab, vocab), sequence.tokens,
-                         sequence.request.sampling,
-                         {.request = &sequence.request, .prompt_tokens = sequence.prompt_tokens});
+      chosen = Choose(sequence, logits.subspan(row * vocab, vocab));
     } catch (const InputError& error) {
       // The others' logits are their own. What the cache holds of this text nobody shares.
       update.finish = FinishReason::kError;
       update.failure = error.what();
       return update;
     }
+    if (!chosen) {
+      update.finish = FinishReason::kStop;
+      break;
+    }
+    SampledToken& next = *chosen;
     const bool checked = row < due.proposed.size();
     const bool foreseen = checked && Stands(sequence, due.proposed[row], next);
     update.finish = Ends(sequence, next.id);
     if (update.finish == FinishReason::kStop) break;
     metrics_.checked_tokens += checked ? 1 : 0;
     sequence.tokens.push_back(next.id);
+    if (sequence.grammar && sequence.grammar->Take(next.id)) update.finish = FinishReason::kStop;
     ++metrics_.generated_tokens;
     update.tokens.push_back(std::move(next));
     if (update.finish != FinishReason::kNone || !foreseen) break;
@@ -393,7 +400,7 @@ std::vector<RequestUpdate> Batcher::Step() {
     planned.blocks = sequence.blocks;
     planned.logits = sequence.rows_asked(due.tokens) + std::ssize(due.proposed);
   }
-  const std::vector<float> logits = runner_.Run(plan_);
+  const std::vector<float> logits = RunPlan(all_due);
   ++metrics_.steps;
   std::vector<RequestUpdate> updates;
   updates.reserve(all_due.size());

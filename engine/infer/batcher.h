@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 
+#include "engine/grammar/token_grammar.h"
 #include "engine/infer/block_pool.h"
 #include "engine/infer/clock.h"
 #include "engine/infer/handover.h"
@@ -35,6 +36,8 @@ struct BatcherOptions {
   std::optional<double> acceptance{};
   /// Only computes prompts and the first tokens of their answers: others go on with them.
   bool hands_over = false;
+  /// Compiles the grammars of requests; null: they end with an error.
+  std::shared_ptr<GrammarCompiler> grammars{};
 };
 
 /// Steps that bring each sequence whose prompt is done on by one token, and are otherwise filled
@@ -125,6 +128,12 @@ class Batcher final : public SharingEngine {
   /// The tokens that follow from the logits of what was due [rows, V]; an error where those are no
   /// numbers.
   RequestUpdate Advance(const Due& due, std::span<const float> logits);
+  /// Makes the sequence's grammar, if it has one, and takes it to where the answer is.
+  void StartGrammar(Sequence& sequence) const;
+  /// Runs the model over plan_. Masks of the grammars of `due` are made at the same time.
+  std::vector<float> RunPlan(const std::vector<Due>& due);
+  /// The token that follows the sequence; nothing where its grammar lets none follow.
+  std::optional<SampledToken> Choose(const Sequence& sequence, std::span<const float> logits) const;
   /// Takes the log probabilities of prompt tokens from the first of `logits` [rows, V], and returns
   /// the rest.
   std::span<const float> Score(Sequence& sequence, int64_t first_row,

@@ -48,6 +48,7 @@ RequestId Batcher::AddMoved(MovedSequence moved) {
   sequence->prompt_tokens = moved.prompt_tokens;
   sequence->tokens = std::move(moved.tokens);
   sequence->request = std::move(moved.request);
+  StartGrammar(*sequence);
   sequence->arrived_s = clock_.Now();
   sequence->moved = std::make_unique<MovedSequence>(std::move(moved));
   waiting_.push_back(std::move(sequence));

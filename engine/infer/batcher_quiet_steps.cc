@@ -45,7 +45,7 @@ QuietSteps Batcher::ComingQuietSteps() const {
   int64_t most = std::numeric_limits<int64_t>::max();
   for (const SequencePtr& each : running_) {
     if (!each->decodes()) continue;
-    if (!each->request.stop_tokens.empty()) return {};
+    if (!each->request.stop_tokens.empty() || each->grammar) return {};
     // All but the step that ends it.
     most = std::min({most, each->request.max_tokens - each->new_tokens() - 1,
                      options_.limits.sequence_length - each->length() - 1});

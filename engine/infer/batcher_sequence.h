@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/infer/batcher.h"
+#include "engine/infer/sequence_grammar.h"
 
 namespace trimtab {
 
@@ -18,6 +20,7 @@ struct Batcher::Sequence {
   std::vector<int32_t> blocks;
   std::vector<BlockPool::ChainId> chains;  // of the blocks that are registered, the first ones
   double arrived_s = 0;
+  std::optional<SequenceGrammar> grammar;
   std::vector<SampledToken> scored;  // of the prompt, the first ones, where they are asked
   std::vector<float> states;         // [C]: of an embedding, the sum so far
   BlockContents contents;            // of its blocks, once it is to be handed over

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/infer/sampler.h"
+#include "engine/infer/sequence_grammar.h"
 
 namespace trimtab {
 
@@ -59,9 +60,11 @@ std::vector<std::vector<int32_t>> DraftModel::Propose(std::span<const ProposalRe
   const std::vector<size_t> slots = SlotsOf(requests);
   std::vector<std::vector<int32_t>> texts;
   std::vector<int64_t> most;
+  std::vector<std::optional<GrammarState>> grammars;
   for (const ProposalRequest& each : requests) {
     texts.emplace_back(each.history.begin(), each.history.end());
     most.push_back(each.most);
+    grammars.emplace_back(each.grammar != nullptr ? std::optional(*each.grammar) : std::nullopt);
   }
   const auto proposed = [&](size_t i) {
     return std::ssize(texts[i]) - std::ssize(requests[i].history);
@@ -88,11 +91,19 @@ std::vector<std::vector<int32_t>> DraftModel::Propose(std::span<const ProposalRe
       if (sequence.logits == 0) continue;
       const auto own = std::span(logits).subspan(row++ * width, vocab_);
       try {
+        std::vector<uint64_t> mask;
+        if (grammars[i]) {
+          mask = GrammarMask(*grammars[i], requests[i].request->stop_tokens, std::ssize(own));
+        }
         const TokenRules rules = {.request = requests[i].request,
-                                  .prompt_tokens = requests[i].prompt_tokens};
+                                  .prompt_tokens = requests[i].prompt_tokens,
+                                  .mask = mask};
         texts[i].push_back(SampleToken(own, texts[i], requests[i].request->sampling, rules).id);
+        // Behind the end of a text nothing is proposed.
+        if (grammars[i] && !grammars[i]->Accept(texts[i].back())) most[i] = proposed(i);
       } catch (const InputError&) {
-        // No numbers, no proposal. What follows is the model's to say: only speed is lost.
+        // No numbers, or no token that may follow: no proposal. What follows is the model's to say:
+        // only speed is lost.
         most[i] = proposed(i);
       }
     }

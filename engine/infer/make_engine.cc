@@ -42,7 +42,8 @@ class OwningEngine final : public SharingEngine {
   /// `one` of the replicas, on the ranks of `runner`. Without a draft where prompts are all that it
   /// computes.
   OwningEngine(const ServingConfig& one, std::shared_ptr<RankRunner> runner,
-               const WeightSource* draft, std::optional<double> acceptance, bool hands_over)
+               const WeightSource* draft, std::optional<double> acceptance, bool hands_over,
+               std::shared_ptr<GrammarCompiler> grammars)
       : runner_(std::move(runner)),
         draft_(draft != nullptr && !hands_over ? std::make_unique<Draft>(one, *draft) : nullptr),
         batcher_({.limits = one.limits,
@@ -53,7 +54,8 @@ class OwningEngine final : public SharingEngine {
                   .draft = draft_ != nullptr ? &draft_->proposer() : nullptr,
                   .draft_tokens = one.draft.tokens,
                   .acceptance = acceptance,
-                  .hands_over = hands_over},
+                  .hands_over = hands_over,
+                  .grammars = std::move(grammars)},
                  *runner_, clock_) {}
 
   std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override {
@@ -95,12 +97,14 @@ ServingConfig PrepareServing(const ServingConfig& config) {
 }
 
 std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
-                                   const WeightSource* draft, std::optional<double> acceptance) {
+                                   const WeightSource* draft, std::optional<double> acceptance,
+                                   std::shared_ptr<GrammarCompiler> grammars) {
   RequireDraft(config, draft);
   const ServingConfig all = PrepareServing(config);
   const ServingConfig one = ReplicaOf(all);
   const auto make = [&](std::shared_ptr<RankRunner> runner, bool hands_over) {
-    return std::make_unique<OwningEngine>(one, std::move(runner), draft, acceptance, hands_over);
+    return std::make_unique<OwningEngine>(one, std::move(runner), draft, acceptance, hands_over,
+                                          grammars);
   };
   std::vector<std::unique_ptr<SharingEngine>> engines;
   if (FindMpiLaunch()) {
@@ -122,7 +126,8 @@ std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSour
 }
 
 void FollowEngine(const ServingConfig& config, const WeightSource& source,
-                  const WeightSource* draft, std::optional<double> acceptance) {
+                  const WeightSource* draft, std::optional<double> acceptance,
+                  std::shared_ptr<GrammarCompiler> grammars) {
   RequireDraft(config, draft);
   const ServingConfig all = PrepareServing(config);
   const ServingConfig one = ReplicaOf(all);
@@ -131,7 +136,8 @@ void FollowEngine(const ServingConfig& config, const WeightSource& source,
   ReplicaLink link(std::move(runner->TakeLinks().front()), [&] { runner->ThrowIfFailed(); });
   try {
     const int64_t replica = LaunchedRank() / one.layout.world_size();
-    OwningEngine engine(one, runner, draft, acceptance, /*hands_over=*/replica < all.prefill);
+    OwningEngine engine(one, runner, draft, acceptance, /*hands_over=*/replica < all.prefill,
+                        std::move(grammars));
     AnswerOrders(link, engine);
   } catch (const std::exception& failure) {
     // What its ranks throw, all processes hear of from them.

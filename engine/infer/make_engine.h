@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "engine/grammar/token_grammar.h"
 #include "engine/infer/engine.h"
 #include "engine/infer/serving_config.h"
 #include "engine/infer/weight_source.h"
@@ -19,15 +20,18 @@ ServingConfig PrepareServing(const ServingConfig& config);
 /// config.prefill compute prompts alone; with `draft`, the model of config.draft, on one rank of
 /// its own, proposes tokens. With `acceptance`, what is proposed stands with that probability,
 /// whatever the model says (BatcherOptions). In the first of the processes that a launcher started.
+/// `grammars` compiles those of requests; without it, requests that have one end with an error.
 /// Throws as PrepareServing; OutOfMemoryError, EnvironmentError, InputError, StorageError.
 std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
                                    const WeightSource* draft = nullptr,
-                                   std::optional<double> acceptance = std::nullopt);
+                                   std::optional<double> acceptance = std::nullopt,
+                                   std::shared_ptr<GrammarCompiler> grammars = nullptr);
 
 /// What the other ones do meanwhile, with the same arguments: their part, until that engine is no
 /// more. Throws as that.
 void FollowEngine(const ServingConfig& config, const WeightSource& source,
                   const WeightSource* draft = nullptr,
-                  std::optional<double> acceptance = std::nullopt);
+                  std::optional<double> acceptance = std::nullopt,
+                  std::shared_ptr<GrammarCompiler> grammars = nullptr);
 
 }  // namespace trimtab

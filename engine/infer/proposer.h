@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/grammar/token_grammar.h"
 #include "engine/infer/request.h"
 
 namespace trimtab {
@@ -15,7 +16,8 @@ struct ProposalRequest {
   std::span<const int32_t> history;  // prompt and answer so far; at least one token
   int64_t most = 0;                  // tokens to propose
   const GenerationRequest* request = nullptr;
-  int64_t prompt_tokens = 0;  // of the history
+  int64_t prompt_tokens = 0;              // of the history
+  const GrammarState* grammar = nullptr;  // where the answer is in its grammar; null: it has none
 };
 
 class Proposer {

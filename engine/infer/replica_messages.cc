@@ -82,6 +82,11 @@ void PutRequest(const GenerationRequest& request, MessageWriter& to) {
   to.PutEach(request.banned_sequences, [&to](const auto& banned) { to.PutList(banned); });
   to.Put(request.prompt_log_probabilities);
   to.Put(request.pooling);
+  to.Put(request.grammar != nullptr);
+  if (request.grammar != nullptr) {
+    to.Put(request.grammar->kind);
+    to.PutList(request.grammar->text);
+  }
 }
 
 void GetRequest(MessageReader& from, GenerationRequest& request) {
@@ -98,6 +103,14 @@ void GetRequest(MessageReader& from, GenerationRequest& request) {
   from.GetEach(request.banned_sequences, [&from](auto& banned) { from.GetList(banned); });
   from.Get(request.prompt_log_probabilities);
   from.Get(request.pooling);
+  bool has_grammar = false;
+  from.Get(has_grammar);
+  if (has_grammar) {
+    auto grammar = std::make_shared<GrammarSource>();
+    from.Get(grammar->kind);
+    from.GetList(grammar->text);
+    request.grammar = std::move(grammar);
+  }
 }
 
 void PutToken(const SampledToken& token, MessageWriter& to) {

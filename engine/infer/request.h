@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "engine/grammar/grammar_source.h"
 
 namespace trimtab {
 
@@ -56,6 +59,9 @@ struct GenerationRequest {
   std::vector<std::vector<int32_t>> banned_sequences{};
   /// Asks for the log probability of each prompt token but the first, and so many of the likeliest.
   std::optional<int64_t> prompt_log_probabilities{};
+  /// What the answer must fit; null: anything. Stop tokens then come only where it may end; it ends
+  /// without one where nothing may follow, even before min_tokens.
+  std::shared_ptr<const GrammarSource> grammar{};
   Pooling pooling = Pooling::kNone;  // other than kNone asks for an embedding
 };
 

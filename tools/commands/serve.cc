@@ -53,8 +53,11 @@ class ServeCommand : public Command {
     const std::unique_ptr<ChatTemplate> chat =
         FindChatTemplate(template_, *tokenizer, model.no_chat);
     model.chat = chat.get();
-    if (serving_.Follows(*weights)) return 0;
-    const std::unique_ptr<Engine> engine = serving_.OpenEngine(*weights);
+    const auto grammars = std::make_shared<GrammarCompiler>(
+        std::make_shared<const TokenVocabulary>(*tokenizer, weights->model().vocab_size));
+    if (serving_.Follows(*weights, nullptr, std::nullopt, grammars)) return 0;
+    const std::unique_ptr<Engine> engine =
+        serving_.OpenEngine(*weights, nullptr, std::nullopt, grammars);
     model.limits = engine->limits();
     model.vocab_size = engine->vocab_size();
     LogInfo("{}: {}", model.name,

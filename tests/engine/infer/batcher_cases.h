@@ -17,7 +17,16 @@
 namespace trimtab {
 
 inline constexpr int64_t kVocab = 7;
-inline constexpr int64_t kWidth = 3;  // of hidden states
+inline constexpr int64_t kWidth = 3;   // of hidden states
+inline constexpr int32_t kNoText = 4;  // the token that has no bytes
+
+/// Compiles grammars over the texts of the model's tokens.
+inline const std::shared_ptr<GrammarCompiler>& CaseGrammars() {
+  static const auto compiler =
+      std::make_shared<GrammarCompiler>(std::make_shared<const TokenVocabulary>(
+          std::vector<std::string>{"a", "b", "[", "ab", "", "ba", "]"}));
+  return compiler;
+}
 
 class ManualClock final : public Clock {
  public:
@@ -133,7 +142,7 @@ struct Asked {
 
 /// What a request brings when it is alone in the world.
 inline Asked Alone(const GenerationRequest& request, int64_t longest) {
-  BatcherOptions options = {.block_size = longest, .blocks = 1};
+  BatcherOptions options = {.block_size = longest, .blocks = 1, .grammars = CaseGrammars()};
   options.limits = {.sequences = 1, .tokens_per_step = longest, .sequence_length = longest};
   CacheModel model(options);
   const SteadyClock clock;
@@ -162,6 +171,7 @@ class Trace {
     options_.blocks = least + Below(2 * least);  // too few for all, often
     options_.prefix_cache = Below(3) > 0;
     options_.lookup_tokens = Below(2) * Below(5);
+    options_.grammars = CaseGrammars();
   }
 
   GenerationRequest Request() {
@@ -192,6 +202,14 @@ class Trace {
     if (Below(4) == 0) request.logit_bias = {{token(), 1.5f}, {token(), -2.0f}};
     if (Below(4) == 0) request.min_tokens = Below(10);
     if (Below(6) == 0) request.allowed_tokens = {0, 2, 3, 5};
+    if (Below(3) == 0) {
+      const char* const kGrammars[] = {"root ::= (\"ab\" | \"b\"){2,20}",
+                                       "root ::= \"[\" root? \"]\" | [ab]+",
+                                       "root ::= \"a\" root \"b\" | \"[]\""};
+      request.grammar = std::make_shared<GrammarSource>(
+          GrammarSource{GrammarSource::Kind::kGrammar, kGrammars[Below(3)]});
+      if (Below(2) == 0) request.stop_tokens = {kNoText};
+    }
     if (Below(6) == 0) request.banned_sequences = {{token(), token()}, {1}};
     if (Below(4) == 0) request.prompt_log_probabilities = Below(3);
     if (request.prompt_log_probabilities && Below(3) == 0) request.max_tokens = 0;

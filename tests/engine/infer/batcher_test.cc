@@ -49,8 +49,10 @@ TEST_P(BatcherTraceTest, EveryAnswerIsThatOfItsRequestAlone) {
     EXPECT_LE(after.used_blocks, after.total_blocks);
     EXPECT_LE(after.running, options.limits.sequences);
     if (before.running + before.waiting > 0) {
-      EXPECT_GT(after.prompt_tokens + after.generated_tokens + after.finished_requests,
-                before.prompt_tokens + before.generated_tokens + before.finished_requests)
+      EXPECT_GT(after.prompt_tokens + after.generated_tokens + after.finished_requests +
+                    after.aborted_requests,
+                before.prompt_tokens + before.generated_tokens + before.finished_requests +
+                    before.aborted_requests)
           << "a step without progress";
     }
     ASSERT_LT(++steps, 20000) << "somebody starves";
