@@ -8,6 +8,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/data/tokenizer.h"
+#include "engine/grammar/token_grammar.h"
 #include "engine/infer/engine.h"
 #include "engine/infer/serving_config.h"
 #include "engine/infer/weight_source.h"

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/grammar/token_grammar.h"
 #include "engine/infer/engine.h"
 #include "tools/command.h"
 #include "tools/serve/address.h"
