@@ -30,10 +30,17 @@ std::string_view Name(Trust trust) {
   return "";
 }
 
-double ModelFlops(const RunConfig& run) {
+double WeightFlops(const RunConfig& run) {
   const ModelConfig& model = run.model;
   const int64_t weights = model.num_layers * model.attention_weights() +
                           model.active_mlp_weights() + model.end_weights();
+  // A step of a large cluster has more than 64 bits count.
+  return static_cast<double>(run.global_batch * run.sequence_length) *
+         static_cast<double>(6 * weights);
+}
+
+double ModelFlops(const RunConfig& run) {
+  const ModelConfig& model = run.model;
   const int64_t tokens = run.global_batch * run.sequence_length;
   // Scores and values: for each key and token, products of 2 * H * D and 2 * H * Dv forward, twice
   // that backward.
@@ -47,8 +54,7 @@ double ModelFlops(const RunConfig& run) {
       keys += KeysCounted(model.layer_kind(layer).sliding_window, run.sequence_length);
     }
   }
-  // A step of a large cluster has more than 64 bits count.
-  return static_cast<double>(tokens) * (static_cast<double>(6 * weights) + each_key * keys);
+  return WeightFlops(run) + static_cast<double>(tokens) * each_key * keys;
 }
 
 double& Breakdown::exposed(GroupKind group) {

@@ -150,6 +150,9 @@ struct Estimate {
 /// al., arXiv:2104.04473, section 5.1, without the recompute term).
 double ModelFlops(const RunConfig& run);
 
+/// The part of ModelFlops that multiplies weights: 6 per weight and token, without attention.
+double WeightFlops(const RunConfig& run);
+
 /// Sets the interval to the step time +- `half_width` of it (low: divided by 1 + half_width).
 void SetInterval(Estimate& estimate, double half_width);
 

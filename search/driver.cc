@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <thread>
@@ -50,6 +51,13 @@ void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ing
                Predictor& predictor, SearchEvents& events) {
   if (study.enumerated()) {
     const std::vector<CandidateRecord> candidates = study.Candidates();
+    const bool visited = std::any_of(candidates.begin(), candidates.end(),
+                                     [](const auto& c) { return !c.visits.empty(); });
+    // What a stopped walk has left is looked at now, unless the race has begun.
+    if (study.gap() > 0 && !visited) study.ForgetSpace();
+  }
+  if (study.enumerated()) {
+    const std::vector<CandidateRecord> candidates = study.Candidates();
     const auto measured = std::count_if(candidates.begin(), candidates.end(),
                                         [](const auto& c) { return c.measured.has_value(); });
     events.OnResume(measured, ingested);
@@ -60,9 +68,24 @@ void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ing
   StoreSpace(options.problem, options.race.objective, predictor, walkers, study);
 }
 
+double SecondsSince(Proof::Clock::time_point start) {
+  return std::chrono::duration<double>(Proof::Clock::now() - start).count();
+}
+
+/// How long the walk over the space may take: what visits and dry runs need of the budget stays.
+/// Some seconds are enough for spaces of usual size.
+double WalkSeconds(const SearchOptions& options) {
+  constexpr double kLeast = 5;
+  constexpr double kShareBesideVisits = 0.5;
+  constexpr double kShareAlone = 0.8;
+  if (options.budget_s <= 0) return std::numeric_limits<double>::infinity();
+  const double share = options.race.prove_count > 0 ? kShareBesideVisits : kShareAlone;
+  return std::max(kLeast, share * options.budget_s);
+}
+
 /// Enumerates, and throws InfeasibleError where nothing fits.
-void FillSpace(const SearchOptions& options, Study& study, Predictor& predictor,
-               TrialRunner& runner, SearchEvents& events) {
+void FillSpace(const SearchOptions& options, Proof::Clock::time_point start, Study& study,
+               Predictor& predictor, TrialRunner& runner, SearchEvents& events) {
   RequireSameObjective(options, study);
   study.SetGoal({.objective = Name(options.race.objective),
                  .prove_count = options.race.prove_count,
@@ -71,11 +94,13 @@ void FillSpace(const SearchOptions& options, Study& study, Predictor& predictor,
   runner.EndLeftovers(study.uuid());
   if (!study.WorkersGone()) runner.GiveUpNodes(study.uuid());
   const int64_t ingested = study.Recover();
-  const Walkers walkers(ThreadsOf(options),
-                        [&events] { return events.stop_requested() != StopRequest::kNone; });
+  Walkers walkers(ThreadsOf(options),
+                  [&events] { return events.stop_requested() != StopRequest::kNone; });
+  walkers.enough = [&] { return SecondsSince(start) >= WalkSeconds(options); };
+  walkers.progress = [&events](const WalkProgress& progress) { events.OnWalk(progress); };
   Enumerate(options, walkers, ingested, study, predictor, events);
   const std::vector<CandidateRecord> candidates = study.Candidates();
-  const SpaceSummary summary = Summarize(study.Pruned(), candidates);
+  const SpaceSummary summary = Summarize(study.Pruned(), candidates, study.gap());
   events.OnSpace(summary);
   if (summary.feasible > 0) return;
   const auto relaxations = FindRelaxations(options.problem, predictor, walkers);
@@ -197,7 +222,7 @@ SearchResult RunSearch(const SearchOptions& asked, Predictor& todays, TrialRunne
   const std::unique_ptr<Predictor> own = todays.For(options.problem);
   Predictor& predictor = own != nullptr ? *own : todays;
   try {
-    FillSpace(options, *study, predictor, runner, events);
+    FillSpace(options, start, *study, predictor, runner, events);
   } catch (const Error&) {
     // There is nothing in it to go on with, and it would be in the way of the next command.
     const std::string results = study->results_path();

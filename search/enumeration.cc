@@ -22,6 +22,8 @@ constexpr char kUnlisted[] = "unlisted";
 /// Never looked at: cannot fit, and cannot be on the shortlist.
 constexpr char kMemoryBound[] = "memory-bound";
 constexpr char kBound[] = "bound";
+/// Never looked at, as the walk was stopped before.
+constexpr char kUnexplored[] = "unexplored";
 
 /// Why a rank with this prediction does not fit; empty when it does.
 std::string MemoryBreach(const RunConfig& run, const Prediction& prediction) {
@@ -45,9 +47,13 @@ CandidateRecord Candidate(const Problem& problem, const SpeedRequirements& speed
 
 /// How many of each class are stored. The classes of a cpu are its numbers of ranks, whose
 /// predictions are off against each other by more than most layouts of one differ.
-size_t MostOfClass(const Problem& problem) {
+/// Of hundreds of classes, fewer of each are.
+size_t MostOfClass(const Problem& problem, Predictor& predictor) {
   constexpr size_t kOfClassOfCpu = 60;
-  return problem.cluster.device == "cpu" ? kOfClassOfCpu : Shortlist::kOfClass;
+  constexpr size_t kOfAllClasses = 1000;
+  if (problem.cluster.device == "cpu") return kOfClassOfCpu;
+  const size_t classes = std::max<size_t>(1, CountClasses(problem, predictor));
+  return std::clamp<size_t>(kOfAllClasses / classes, 1, Shortlist::kOfClass);
 }
 
 using Listed = std::vector<std::shared_ptr<const Shortlisted>>;
@@ -57,26 +63,32 @@ Listed WithAlternatives(const Problem& problem, Objective objective, const Liste
                         Predictor& predictor, const Walkers& walkers) {
   // Of fewer than a shortlist may have, there are no others.
   if (list.size() < Shortlist::kOfAll) return list;
-  std::vector<std::pair<SortKey, int64_t>> keys;
+  std::vector<std::pair<SortKey, SpacePlace>> keys;
   for (const auto& each : list) {
-    keys.emplace_back(PredictionKey(objective, each->run, each->prediction), each->number);
+    keys.emplace_back(PredictionKey(objective, each->run, each->prediction), each->place);
   }
   const auto best = std::min_element(keys.begin(), keys.end()) - keys.begin();
   Alternatives alternatives(problem, objective, *list[static_cast<size_t>(best)]);
   for (const auto& each : list) {
-    alternatives.Offer(each->number, each->run, each->prediction);
+    alternatives.Offer(each->place, each->run, each->prediction);
   }
   const auto last = keys.begin() + Shortlist::kOfAll - 1;
   std::nth_element(keys.begin(), last, keys.end());
   if (!alternatives.Settle(last->first, last->second)) return list;
   Listed all = list;
-  for (const auto& other : FindOthers(problem, alternatives, predictor, walkers).list) {
+  Listed others;
+  try {
+    others = FindOthers(problem, alternatives, predictor, walkers).list;
+  } catch (const WalkStopped&) {
+    return list;  // the best are known; what their choices are worth is not
+  }
+  for (const auto& other : others) {
     const bool listed = std::any_of(list.begin(), list.end(),
                                     [&](const auto& each) { return each->run == other->run; });
     if (!listed) all.push_back(other);
   }
   std::sort(all.begin(), all.end(),
-            [](const auto& a, const auto& b) { return a->number < b->number; });
+            [](const auto& a, const auto& b) { return a->place < b->place; });
   return all;
 }
 
@@ -132,11 +144,13 @@ Breach BreachOf(const RunConfig& run, const Prediction& prediction,
 void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor,
                 const Walkers& walkers, Study& study) {
   RequireAllThere(problem);
-  const Shortlist shortlist(objective, Shortlist::kOfAll, MostOfClass(problem));
+  const Shortlist shortlist(objective, Shortlist::kOfAll, MostOfClass(problem, predictor));
   const BestLayouts best = FindBestLayouts(problem, shortlist, predictor, walkers);
   const WalkCounts& counts = best.counts;
   if (counts.size == 0) ThrowEmpty(problem);
-  const Listed list = WithAlternatives(problem, objective, best.list, predictor, walkers);
+  const Listed list = counts.unexplored > 0
+                          ? best.list
+                          : WithAlternatives(problem, objective, best.list, predictor, walkers);
   const SpeedRequirements speed(problem);
   std::vector<CandidateRecord> kept;
   for (const auto& listed : list) kept.push_back(Candidate(problem, speed, *listed));
@@ -164,12 +178,14 @@ void StoreSpace(const Problem& problem, Objective objective, Predictor& predicto
   leave_out(kBound, counts.cut_by_bound - of_cut);
   leave_out(kMemoryBound, cut_by_memory);
   leave_out(kMemory, too_large);
-  study.StoreCandidates(kept, left_out);
+  leave_out(kUnexplored, counts.unexplored);
+  study.StoreCandidates(kept, left_out, best.gap);
 }
 
-SpaceSummary Summarize(const PrunedCounts& left_out,
-                       const std::vector<CandidateRecord>& candidates) {
+SpaceSummary Summarize(const PrunedCounts& left_out, const std::vector<CandidateRecord>& candidates,
+                       double gap) {
   SpaceSummary summary;
+  summary.gap = gap;
   std::map<std::string, int64_t> counts(left_out.begin(), left_out.end());
   const auto take = [&counts](const std::string& why) {
     const auto found = counts.extract(why);
@@ -177,6 +193,7 @@ SpaceSummary Summarize(const PrunedCounts& left_out,
   };
   summary.cut_by_bound = take(kBound);
   summary.cut_by_memory = take(kMemoryBound);
+  summary.unexplored = take(kUnexplored);
   summary.feasible = take(kUnlisted);
   int64_t too_large = take(kMemory);
   for (const CandidateRecord& candidate : candidates) {
@@ -190,8 +207,8 @@ SpaceSummary Summarize(const PrunedCounts& left_out,
   }
   summary.visited = summary.feasible + too_large;
   for (const auto& [rule, count] : counts) summary.cut_by_rule += count;
-  summary.size =
-      summary.visited + summary.cut_by_rule + summary.cut_by_memory + summary.cut_by_bound;
+  summary.size = summary.visited + summary.cut_by_rule + summary.cut_by_memory +
+                 summary.cut_by_bound + summary.unexplored;
   for (const Rule& rule : LegalityRules()) {
     if (const int64_t count = take(rule.id)) summary.pruned.emplace_back(rule.id, count);
   }

@@ -13,7 +13,7 @@
 namespace trimtab {
 
 /// Candidates counted by what happened to them, and with that the proof of the best predicted:
-/// size = visited + cut by a rule + cut_by_memory + cut_by_bound.
+/// size = visited + cut by a rule + cut_by_memory + cut_by_bound + unexplored.
 struct SpaceSummary {
   int64_t size = 0;
   int64_t visited = 0;   // got a closed form
@@ -21,6 +21,9 @@ struct SpaceSummary {
   int64_t cut_by_rule = 0;
   int64_t cut_by_memory = 0;  // cannot fit, by a bound
   int64_t cut_by_bound = 0;   // certainly behind all that are listed, by a bound
+  int64_t unexplored = 0;     // left by a walk that was stopped
+  /// How much better than the best predicted one of these could be, as a share of its score.
+  double gap = 0;
   /// By rule that pruned anything, in the order of the rules; "memory" last: cut, or visited.
   std::vector<std::pair<std::string, int64_t>> pruned;
 };
@@ -30,9 +33,9 @@ struct SpaceSummary {
 void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor,
                 const Walkers& walkers, Study& study);
 
-/// `left_out`: those that are not among `candidates`.
-SpaceSummary Summarize(const PrunedCounts& left_out,
-                       const std::vector<CandidateRecord>& candidates);
+/// `left_out`: those that are not among `candidates`. `gap`: of a walk that was stopped.
+SpaceSummary Summarize(const PrunedCounts& left_out, const std::vector<CandidateRecord>& candidates,
+                       double gap);
 
 /// Why a run with this prediction is out of the running: what it is pruned by, and why in words.
 /// Both are empty where it is not.

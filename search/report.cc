@@ -34,7 +34,8 @@ nlohmann::json SpaceJson(const SpaceSummary& space) {
           {"cut_by_rule", space.cut_by_rule},
           {"cut_by_memory", space.cut_by_memory},
           {"cut_by_bound", space.cut_by_bound},
-          {"gap", 0},  // FindBestLayouts asserts it
+          {"unexplored", space.unexplored},
+          {"gap", space.gap},
           {"pruned", pruned}};
 }
 

@@ -6,6 +6,7 @@
 
 #include "search/enumeration.h"
 #include "search/study/study.h"
+#include "search/walk/walkers.h"
 
 namespace trimtab {
 
@@ -28,6 +29,8 @@ class SearchEvents {
  public:
   virtual ~SearchEvents() = default;
   virtual void OnResume(int64_t /*measured*/, int64_t /*ingested*/) {}
+  /// The walk over the space goes on; told after each of its rounds.
+  virtual void OnWalk(const WalkProgress& /*progress*/) {}
   virtual void OnSpace(const SpaceSummary& /*summary*/) {}
   /// `total`: as far as is known; what these show may call for more.
   virtual void OnDryRun(int64_t /*done*/, int64_t /*total*/) {}

@@ -114,7 +114,7 @@ SearchResult ResultFromStudy(const Study& study) {
   const Objective objective = result.rules.objective;
   result.candidates = study.Candidates();
   result.rounds = study.Rounds();
-  result.space = Summarize(study.Pruned(), result.candidates);
+  result.space = Summarize(study.Pruned(), result.candidates, study.gap());
   const bool any = std::any_of(result.candidates.begin(), result.candidates.end(),
                                [](const auto& each) { return each.pruned_by.empty(); });
   if (!any) ThrowInfeasible(result.space, result.candidates);
@@ -127,6 +127,13 @@ SearchResult ResultFromStudy(const Study& study) {
     result.race.end = step.end;
     result.partial_reason = WhyOpen(result, step, study.stopped_by());
     result.partial = !result.partial_reason.empty();
+  }
+  if (result.space.unexplored > 0) {
+    const std::string open =
+        fmt::format("{} candidates were not looked at, of which one could be up to {:.1f} % better",
+                    result.space.unexplored, 100 * result.space.gap);
+    result.partial_reason += (result.partial_reason.empty() ? "" : "; ") + open;
+    result.partial = true;
   }
   result.ranking = RankAll(result.rules, result.race, result.candidates);
   const std::optional<Recommendation> choice =

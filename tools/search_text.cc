@@ -30,8 +30,12 @@ std::string PrunedText(const SpaceSummary& space) {
   for (const auto& [rule, count] : space.pruned) {
     text += fmt::format("  {:>5}  {}\n", count, rule);
   }
-  text += fmt::format("  {:>5}  cannot be among the best listed (proved by bounds, gap 0)\n",
+  text += fmt::format("  {:>5}  pruned: the lower bound is worse than every listed candidate\n",
                       space.cut_by_bound);
+  if (space.unexplored > 0) {
+    text += fmt::format("  {:>5}  not looked at: one could be up to {:.1f} % better\n",
+                        space.unexplored, 100 * space.gap);
+  }
   return text;
 }
 

@@ -15,7 +15,8 @@ namespace trimtab {
 
 /// How much of a layout is chosen. What is not has its default, and `dp` has all ranks left.
 enum class LayoutPart : uint8_t {
-  kParts,       // numerics, ranks, tp, sp, cp and its messages, ep, etp, dispatch, overlap chunks
+  kNumerics,    // numerics, ranks, the global batch
+  kParts,       // and tp, sp, cp and its messages, ep, etp, dispatch, overlap chunks
   kShape,       // and the micro batch
   kMicroBatch,  // and what is recomputed: a range of plans
   kPipeline,    // and the pipeline, but backward passes in two parts are looked at as whole ones

@@ -47,9 +47,24 @@ std::array<int64_t, 2> HeadBytes(const ModelChunk& chunk, PassSpans::Shape& shap
   return bytes;
 }
 
+/// Seconds of the step's GEMMs over weights, divided evenly over all ranks at the peak rate. Zero
+/// on a cpu, whose measured tables have no peak.
+double LeastProductSeconds(const RunConfig& run, const Cluster& cluster) {
+  if (cluster.device == "cpu") return 0;
+  double peak = 0;
+  for (const auto& [precision, rate] : cluster.profile.peak_flops) {
+    const bool is_fp8 = precision == Name(Precision::kFp8);
+    if (!is_fp8 || run.layout.precision == Precision::kFp8) peak = std::max(peak, rate.value);
+  }
+  if (peak <= 0) return 0;
+  const auto ranks = static_cast<double>(run.layout.world_size());
+  return WeightFlops(run) / (peak * ranks);
+}
+
 }  // namespace
 
 StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
+  if (chosen == LayoutPart::kNumerics) return {.step_time_s = LeastProductSeconds(run, cluster_)};
   spans_.ForgetIfMany();
   whole_.ForgetIfMany();
   if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen, plans);

@@ -117,7 +117,7 @@ void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
     const std::string text = ToJson(problem).dump();
     database_
         ->Prepare("INSERT INTO study VALUES (1, lower(hex(randomblob(8))), " TRIMTAB_SQL_NOW
-                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]', '')")
+                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]', '', 0)")
         .Bind(1, text)
         .Bind(2, Hash(text))
         .Bind(3, ToJson(problem.cluster.profile).dump())

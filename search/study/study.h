@@ -132,7 +132,11 @@ class Study {
   /// Stores the legal candidates with their closed-form predictions, and how many others each rule
   /// pruned, at once.
   void StoreCandidates(const std::vector<CandidateRecord>& candidates,
-                       const PrunedCounts& pruned = {});
+                       const PrunedCounts& pruned = {}, double gap = 0);
+  /// The gap that the walk over the space left; 0 where it came to its end.
+  double gap() const;
+  /// Forgets the candidates, of which none was measured, so that the space can be walked again.
+  void ForgetSpace();
   /// What rules pruned, as it was stored. Older studies have none: they hold every candidate.
   PrunedCounts Pruned() const;
   /// Stores a dry run; `pruned_by` "memory" takes the candidate out of the running.

@@ -51,7 +51,7 @@ void Study::StorePrediction(int64_t candidate, const char* tier, const Predictio
 }
 
 void Study::StoreCandidates(const std::vector<CandidateRecord>& candidates,
-                            const PrunedCounts& pruned) {
+                            const PrunedCounts& pruned, double gap) {
   database_->Transaction([&] {
     Statement insert = database_->Prepare(
         "INSERT INTO candidates (key, run, pruned_by, pruned_why) VALUES (?1, ?2, ?3, ?4)");
@@ -69,7 +69,21 @@ void Study::StoreCandidates(const std::vector<CandidateRecord>& candidates,
     for (const auto& [rule, candidates_pruned] : pruned) {
       count.Bind(1, rule).Bind(2, candidates_pruned).Run();
     }
-    database_->Execute("UPDATE study SET enumerated = 1");
+    database_->Prepare("UPDATE study SET enumerated = 1, gap = ?1").Bind(1, gap).Run();
+  });
+}
+
+double Study::gap() const {
+  Statement query = database_->Prepare("SELECT gap FROM study");
+  return query.Step() ? query.Real(0) : 0;
+}
+
+void Study::ForgetSpace() {
+  database_->Transaction([&] {
+    for (const char* table : {"predictions", "candidates", "pruned"}) {
+      database_->Execute(fmt::format("DELETE FROM {}", table));
+    }
+    database_->Execute("UPDATE study SET enumerated = 0, gap = 0");
   });
 }
 

@@ -48,7 +48,8 @@ CREATE TABLE study (
   most_rounds   INTEGER NOT NULL DEFAULT 40,
   seed          TEXT NOT NULL DEFAULT '[]',
   recipes       TEXT NOT NULL DEFAULT '[]',
-  stopped_by    TEXT NOT NULL DEFAULT ''
+  stopped_by    TEXT NOT NULL DEFAULT '',
+  gap           REAL NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE versions (

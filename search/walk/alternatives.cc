@@ -10,8 +10,9 @@
 namespace trimtab {
 namespace {
 
-bool ComesBefore(const SortKey& key, int64_t number, const SortKey& other_key, int64_t other) {
-  return std::tie(key, number) < std::tie(other_key, other);
+bool ComesBefore(const SortKey& key, const SpacePlace& place, const SortKey& other_key,
+                 const SpacePlace& other) {
+  return std::tie(key, place) < std::tie(other_key, other);
 }
 
 }  // namespace
@@ -37,11 +38,11 @@ Alternatives::Alternatives(const Problem& problem, Objective objective, const Sh
   }
 }
 
-bool Alternatives::Settle(const SortKey& key, int64_t number) {
+bool Alternatives::Settle(const SortKey& key, const SpacePlace& place) {
   bool open = false;
   for (Slot& slot : slots_) {
     const bool known =
-        slot.candidate != nullptr && !ComesBefore(key, number, slot.key, slot.candidate->number);
+        slot.candidate != nullptr && !ComesBefore(key, place, slot.key, slot.candidate->place);
     slot.settled = known || slot.score < key.first;
     open |= !slot.settled;
   }
@@ -55,15 +56,16 @@ bool Alternatives::MayTake(const RunConfig& run, size_t bound, double score) con
   });
 }
 
-void Alternatives::Offer(int64_t number, const RunConfig& run, const Prediction& prediction) {
+void Alternatives::Offer(const SpacePlace& place, const RunConfig& run,
+                         const Prediction& prediction) {
   const SortKey key = PredictionKey(objective_, run, prediction);
   std::shared_ptr<const Shortlisted> shared;
   for (Slot& slot : slots_) {
     if (key.first > slot.score || slot.row->alike(run, best_)) continue;
     const Shortlisted* had = slot.candidate.get();
-    if (had != nullptr && !ComesBefore(key, number, slot.key, had->number)) continue;
+    if (had != nullptr && !ComesBefore(key, place, slot.key, had->place)) continue;
     if (shared == nullptr) {
-      shared = std::make_shared<Shortlisted>(Shortlisted{number, run, prediction});
+      shared = std::make_shared<Shortlisted>(Shortlisted{place, run, prediction});
     }
     slot.score = key.first;
     slot.key = key;
@@ -77,7 +79,7 @@ std::vector<std::shared_ptr<const Shortlisted>> Alternatives::Take() {
     if (auto candidate = std::exchange(slot.candidate, nullptr)) list.push_back(candidate);
   }
   std::sort(list.begin(), list.end(),
-            [](const auto& a, const auto& b) { return a->number < b->number; });
+            [](const auto& a, const auto& b) { return a->place < b->place; });
   list.erase(std::unique(list.begin(), list.end()), list.end());
   return list;
 }

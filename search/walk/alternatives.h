@@ -25,13 +25,13 @@ class Alternatives final : public LayoutList {
 
   Alternatives(const Problem& problem, Objective objective, const Shortlisted& best);
 
-  /// All that come before this place in the order of keys and numbers were offered: what is known
+  /// All that come before this place in the order of keys and places were offered: what is known
   /// of them is no longer looked for. Returns whether something still is.
-  bool Settle(const SortKey& key, int64_t number);
+  bool Settle(const SortKey& key, const SpacePlace& place);
 
   Objective objective() const override { return objective_; }
   bool MayTake(const RunConfig& run, size_t bound, double score) const override;
-  void Offer(int64_t number, const RunConfig& run, const Prediction& prediction) override;
+  void Offer(const SpacePlace& place, const RunConfig& run, const Prediction& prediction) override;
   /// Each once.
   std::vector<std::shared_ptr<const Shortlisted>> Take() override;
 

@@ -20,6 +20,10 @@ namespace {
 /// that all see the same. Enough that threads seldom wait for each other, and few enough that
 /// little is looked at that what is found beside it would have cut.
 constexpr size_t kBranchesOfRound = 128;
+/// A class has thousands of branches, which all threads bound together.
+constexpr size_t kClassesOfRound = 1;
+/// Branches that are kept before those that lead nowhere any more are dropped.
+constexpr size_t kManyBranches = 1 << 19;
 
 class BestFirst {
  public:
@@ -35,16 +39,36 @@ class BestFirst {
     loads_.resize(workers_.size());
   }
 
-  BestLayouts Run() {
-    std::vector<Branch> branches = workers_.front()->Plant();
+  /// `partial`: a stopped walk returns what it has, if anything.
+  BestLayouts Run(bool partial) {
+    std::vector<Branch> branches = workers_.front()->Classes();
     BoundAll(branches);
     std::make_heap(branches.begin(), branches.end(), Branch::IsLater);
+    size_t many = kManyBranches;
     while (!branches.empty()) {
-      walkers_.GoOnOrThrow();
+      const bool found = best_score_ != kUnknown;
+      if (!walkers_.goes_on()) {
+        if (!partial || !found) throw WalkStopped();
+        break;
+      }
+      if (walkers_.enough && walkers_.enough()) {
+        if (!partial) throw WalkStopped();
+        if (found) break;
+      }
       Round(branches);
+      if (branches.size() > many) {
+        DropHopeless(branches);
+        many = std::max(kManyBranches, 2 * branches.size());
+      }
+      if (walkers_.progress) walkers_.progress(ProgressOf(branches));
     }
     BestLayouts best;
     std::map<const Rule*, int64_t> pruned;
+    for (const Branch& branch : branches) {
+      if (!workers_.front()->MayTake(list_, branch)) continue;
+      counts_.unexplored += workers_.front()->CountBelow(branch);
+      best.gap = std::max(best.gap, 1 - branch.score / best_score_);
+    }
     for (const auto& worker : workers_) {
       Add(worker->cuts());
       for (const auto& [rule, count] : worker->TakePruned()) pruned[rule] += count;
@@ -54,7 +78,8 @@ class BestFirst {
     for (const auto& [requirement, count] : by_requirement_) {
       counts_.cut_by_rule.emplace_back(requirement, count);
     }
-    counts_.size = counts_.visited + counts_.cut_by_memory + counts_.cut_by_bound;
+    counts_.size =
+        counts_.visited + counts_.cut_by_memory + counts_.cut_by_bound + counts_.unexplored;
     for (const auto& [rule, count] : counts_.cut_by_rule) counts_.size += count;
     best.counts = counts_;
     best.list = list_.Take();
@@ -113,33 +138,88 @@ class BestFirst {
 
   /// Expands the first of a heap of branches, and adds theirs.
   void Round(std::vector<Branch>& branches) {
+    const std::vector<Branch> round = TakeRound(branches);
+    predictor_.ForgetIfMany();
+    std::vector<Branch> found;
+    if (!round.empty() && round.front().is_class()) {
+      for (const Branch& each : round) {
+        const std::vector<Branch> planted = workers_.front()->Plant(each);
+        found.insert(found.end(), planted.begin(), planted.end());
+      }
+      BoundAll(found);
+    } else {
+      found = ExpandAll(round);
+    }
+    for (const Branch& branch : found) {
+      branches.push_back(branch);
+      std::push_heap(branches.begin(), branches.end(), Branch::IsLater);
+    }
+  }
+
+  /// The first branches that may still stay: some classes, or more of those below classes.
+  std::vector<Branch> TakeRound(std::vector<Branch>& branches) {
     std::vector<Branch> round;
-    while (!branches.empty() && round.size() < kBranchesOfRound) {
+    while (!branches.empty()) {
+      const bool is_class = branches.front().is_class();
+      if (!round.empty() && round.front().is_class() != is_class) break;
+      if (round.size() == (is_class ? kClassesOfRound : kBranchesOfRound)) break;
       std::pop_heap(branches.begin(), branches.end(), Branch::IsLater);
       if (workers_.front()->MayTake(list_, branches.back())) round.push_back(branches.back());
       branches.pop_back();
     }
-    predictor_.ForgetIfMany();
+    return round;
+  }
+
+  /// Offers the candidates of `round` to the list, and returns its branches.
+  std::vector<Branch> ExpandAll(const std::vector<Branch>& round) {
     std::vector<Harvest> harvests(round.size());
     ForEach(round,
             [&](BranchWorker& worker, size_t i) { worker.Expand(list_, round[i], harvests[i]); });
+    std::vector<Branch> found;
     for (const Harvest& harvest : harvests) {
       for (const Shortlisted& each : harvest.candidates) {
-        list_.Offer(each.number, each.run, each.prediction);
+        const double score = PredictionKey(list_.objective(), each.run, each.prediction).first;
+        if (score < best_score_) {
+          best_score_ = score;
+          best_tokens_per_s_ = each.prediction.tokens_per_s;
+        }
+        list_.Offer(each.place, each.run, each.prediction);
       }
-      for (const Branch& branch : harvest.branches) {
-        branches.push_back(branch);
-        std::push_heap(branches.begin(), branches.end(), Branch::IsLater);
-      }
+      found.insert(found.end(), harvest.branches.begin(), harvest.branches.end());
     }
+    return found;
+  }
+
+  /// Drops what may no longer stay: it would be dropped one by one when its turn comes.
+  void DropHopeless(std::vector<Branch>& branches) {
+    std::erase_if(branches,
+                  [&](const Branch& each) { return !workers_.front()->MayTake(list_, each); });
+    std::make_heap(branches.begin(), branches.end(), Branch::IsLater);
+  }
+
+  WalkProgress ProgressOf(const std::vector<Branch>& branches) const {
+    WalkProgress progress = {.open_branches = std::ssize(branches),
+                             .best_tokens_per_s = best_tokens_per_s_};
+    for (const auto& worker : workers_) {
+      const WalkCounts& counts = worker->cuts().counts;
+      progress.settled += counts.visited + counts.cut_by_memory + counts.cut_by_bound;
+    }
+    if (best_score_ != kUnknown) {
+      const double least = branches.empty() ? best_score_ : branches.front().score;
+      progress.gap = std::max(0.0, 1 - least / best_score_);
+    }
+    return progress;
   }
 
   /// Plain layouts stay also where a bound cut them.
   void AddPlain() {
-    int64_t number = std::numeric_limits<int64_t>::max();
+    // Behind all others in the order of the space.
+    SpacePlace place;
+    place.path.fill(std::numeric_limits<uint32_t>::max());
     for (Shortlisted& plain : workers_.front()->Plain()) {
       if (!list_.Misses(plain.run)) continue;
-      list_.Offer(number--, plain.run, plain.prediction);
+      --place.path.back();
+      list_.Offer(place, plain.run, plain.prediction);
       --counts_.cut_by_bound;
       ++counts_.visited;
       ++counts_.fitting;
@@ -161,7 +241,10 @@ class BestFirst {
   const Walkers& walkers_;
   WalkCounts counts_;
   std::map<std::string, int64_t> by_requirement_;
-  double least_cut_score_ = std::numeric_limits<double>::infinity();
+  static constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  double least_cut_score_ = kUnknown;
+  double best_score_ = kUnknown;  // of the candidates that were offered
+  double best_tokens_per_s_ = 0;
   std::vector<std::unique_ptr<BranchWorker>> workers_;
   std::vector<int64_t> loads_;                   // branches that each has been given
   std::unordered_map<uint32_t, size_t> owners_;  // by family
@@ -169,11 +252,16 @@ class BestFirst {
 
 }  // namespace
 
+size_t CountClasses(const Problem& problem, Predictor& predictor) {
+  RequireSensible(problem);
+  return BranchWorker(problem, /*limited=*/true, predictor).Classes().size();
+}
+
 BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& predictor,
                             const Walkers& walkers) {
   RequireSensible(problem);
   BestFirst walk(problem, list, /*limited=*/true, predictor, walkers);
-  BestLayouts best = walk.Run();
+  BestLayouts best = walk.Run(/*partial=*/true);
   walk.RequireNoGap(best);
   return best;
 }
@@ -181,7 +269,7 @@ BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& p
 BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor,
                        const Walkers& walkers) {
   RequireSensible(problem);
-  return BestFirst(problem, list, /*limited=*/true, predictor, walkers).Run();
+  return BestFirst(problem, list, /*limited=*/true, predictor, walkers).Run(/*partial=*/false);
 }
 
 std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor,
@@ -189,7 +277,7 @@ std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predic
   RequireSensible(problem);
   Shortlist of_one(Objective::kMemory, 1, 0);
   BestFirst walk(problem, of_one, /*limited=*/false, predictor, walkers);
-  const BestLayouts best = walk.Run();
+  const BestLayouts best = walk.Run(/*partial=*/false);
   walk.RequireNoGap(best);
   const Shortlisted* leanest = nullptr;
   for (const auto& each : best.list) {

@@ -21,14 +21,15 @@ namespace trimtab {
 inline double PlanSlack(Objective objective) { return objective == Objective::kMemory ? 0 : 1e-6; }
 
 /// The candidates of a space, counted by what became of them:
-/// size = visited + cut by a rule + cut_by_memory + cut_by_bound. What a requirement leaves out
-/// counts as cut by a rule of its id.
+/// size = visited + cut by a rule + cut_by_memory + cut_by_bound + unexplored. What a requirement
+/// leaves out counts as cut by a rule of its id.
 struct WalkCounts {
   int64_t size = 0;
   int64_t visited = 0;        // got a closed form
   int64_t fitting = 0;        // of those
   int64_t cut_by_memory = 0;  // cannot fit, by a bound
   int64_t cut_by_bound = 0;   // cannot be on the shortlist
+  int64_t unexplored = 0;     // below what a stopped walk left, whatever rules they break
   PrunedCounts cut_by_rule{};
 
   bool operator==(const WalkCounts&) const = default;
@@ -37,16 +38,24 @@ struct WalkCounts {
 struct BestLayouts {
   std::vector<std::shared_ptr<const Shortlisted>> list;  // in the order of the space
   WalkCounts counts;
+  /// How much better than the best of the list a candidate could be that was not looked at, as a
+  /// share of its score: 0 unless the walk was stopped.
+  double gap = 0;
 };
 
+/// How many classes `problem` has: numerics, ranks and global batches.
+size_t CountClasses(const Problem& problem, Predictor& predictor);
+
 /// What an empty `list` keeps of the candidates of `problem` that fit their ranks. The result and
-/// its counts do not depend on how many threads walk, nor on the machine. A `predictor` that there
+/// its counts do not depend on how many threads walk, nor on the machine, unless the walk is
+/// stopped: then it is what was found by then, with the gap that is left. A `predictor` that there
 /// can be only one of works on one thread. Throws UsageError and InfeasibleError as RequireSensible
-/// does, and WalkStopped.
+/// does, and WalkStopped where nothing was found by then.
 BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& predictor,
                             const Walkers& walkers);
 
-/// What `list` keeps of the candidates that fit, where it does not keep the best of all.
+/// What `list` keeps of the candidates that fit, where it does not keep the best of all. Throws as
+/// RequireSensible does, and WalkStopped.
 BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor,
                        const Walkers& walkers);
 

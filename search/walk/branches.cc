@@ -16,18 +16,21 @@ struct Level {
   const char* last_row;  // that is bound
   /// Branches are taken by their score times this. The sooner the list has good candidates, the
   /// more is cut at once and need not be kept: so what has more chosen comes first, unless it is
-  /// much worse.
+  /// much worse; and steps seldom reach 40 % of the peak rate that bounds a class.
   double preference = 1;
-  /// Branches of one of the level above, at most: a candidate's number has its place within a
-  /// branch, that one's within its own, ...
-  int64_t most = 0;
 };
-constexpr std::array kLevels = {Level{LayoutPart::kParts, "tp_overlap_chunks", 1, 1 << 22},
-                                Level{LayoutPart::kShape, "mbs", 1, 1 << 11},
-                                Level{LayoutPart::kMicroBatch, "recompute", 0.95, 1 << 2},
-                                Level{LayoutPart::kPipeline, "vp", 0.85, 1 << 13},
-                                Level{LayoutPart::kPasses, "vp", 0.85, 1}};
-constexpr int64_t kMostCandidates = 1 << 15;  // of a branch of the last level
+constexpr std::array kLevels = {
+    Level{LayoutPart::kNumerics, "gbs", 2.5}, Level{LayoutPart::kParts, "tp_overlap_chunks", 1},
+    Level{LayoutPart::kShape, "mbs", 1},      Level{LayoutPart::kMicroBatch, "recompute", 0.95},
+    Level{LayoutPart::kPipeline, "vp", 0.85}, Level{LayoutPart::kPasses, "vp", 0.85}};
+static_assert(kLevels.size() == SpacePlace::kLevels);
+
+/// The place of the `index`-th branch, or candidate, below one at `place` of `level`. The last
+/// level has the branch of the level above it alone.
+SpacePlace PlaceBelow(SpacePlace place, uint32_t level, size_t index) {
+  place.path[std::min<size_t>(level + 1, SpacePlace::kLevels - 1)] = static_cast<uint32_t>(index);
+  return place;
+}
 
 /// Shapes of a micro batch, whichever way sequences are cut.
 uint32_t FamilyOf(const ParallelConfig& layout) {
@@ -45,7 +48,7 @@ uint32_t FamilyOf(const ParallelConfig& layout) {
 double Branch::urgency() const { return kLevels[level].preference * score; }
 
 bool Branch::IsLater(const Branch& a, const Branch& b) {
-  return std::pair(a.urgency(), a.number) > std::pair(b.urgency(), b.number);
+  return std::pair(a.urgency(), a.place) > std::pair(b.urgency(), b.place);
 }
 
 BranchWorker::BranchWorker(const Problem& problem, bool limited, Predictor& predictor)
@@ -53,19 +56,37 @@ BranchWorker::BranchWorker(const Problem& problem, bool limited, Predictor& pred
   for (const Level& level : kLevels) depths_.push_back(tree_.DepthBelow(level.last_row));
 }
 
-std::vector<Branch> BranchWorker::Plant() {
-  std::vector<Branch> branches;
+std::vector<Branch> BranchWorker::Classes() {
+  std::vector<Branch> classes;
   tree_.Bind({});
-  const auto enters = [&](size_t depth, const RunConfig& run) {
+  const auto enters = [&](size_t depth, const RunConfig&) {
     if (depth < depths_[0]) return true;
-    branches.push_back({.number = static_cast<int64_t>(branches.size()),
-                        .family = FamilyOf(run.layout),
-                        .choice = tree_.choice()});
+    classes.push_back(
+        {.place = PlaceBelow({}, uint32_t(-1), classes.size()), .choice = tree_.choice()});
     return false;
   };
   tree_.Walk(0, enters, [](const RunConfig&) {});
-  TRIMTAB_ASSERT(std::ssize(branches) <= kLevels[0].most, "{} branches", branches.size());
+  return classes;
+}
+
+std::vector<Branch> BranchWorker::Plant(const Branch& its_class) {
+  std::vector<Branch> branches;
+  tree_.Bind(its_class.choice);
+  const auto enters = [&](size_t depth, const RunConfig& run) {
+    if (depth < depths_[1]) return true;
+    branches.push_back({.place = PlaceBelow(its_class.place, its_class.level, branches.size()),
+                        .family = FamilyOf(run.layout),
+                        .level = 1,
+                        .choice = tree_.choice()});
+    return false;
+  };
+  tree_.Walk(depths_[0], enters, [](const RunConfig&) {});
   return branches;
+}
+
+int64_t BranchWorker::CountBelow(const Branch& branch) {
+  tree_.Bind(branch.choice);
+  return tree_.CountBelow(depths_[branch.level]);
 }
 
 bool BranchWorker::Admits(const LayoutList& list, Branch& branch) {
@@ -92,7 +113,7 @@ std::vector<Shortlisted> BranchWorker::Plain() {
     Prediction prediction = predictor_.ClosedForm(found);
     if (!Fits(found, prediction.peak_mem_bytes)) return;
     if (Unmet(found, prediction.tokens_per_s) != nullptr) return;
-    plain.push_back({0, found, prediction});
+    plain.push_back({{}, found, prediction});
   });
   return plain;
 }
@@ -195,29 +216,28 @@ void BranchWorker::LookCloser(const LayoutList& list, const Branch& branch, Harv
 
 void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest& harvest) {
   const uint32_t level = branch.level + 1;
-  int64_t within = 0;
+  size_t within = 0;
   const auto enters = [&](size_t depth, const RunConfig&) {
     if (depth < depths_[level]) return true;
-    const int64_t number = branch.number * kLevels[level].most + within++;
+    const SpacePlace place = PlaceBelow(branch.place, branch.level, within++);
     if (tree_.CountBelow(depth) == 0) return false;  // narrowings leave nothing
     double score = 0;
     if (Admits(list, kLevels[level].chosen, depth, score)) {
-      harvest.branches.push_back({score, number, branch.family, level, tree_.choice()});
+      harvest.branches.push_back({score, place, branch.family, level, tree_.choice()});
     }
     return false;
   };
   tree_.Walk(depths_[branch.level], enters, [](const RunConfig&) {});
-  TRIMTAB_ASSERT(within <= kLevels[level].most, "{} branches of a branch", within);
 }
 
 void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& harvest) {
-  int64_t within = 0;
+  size_t within = 0;
   const size_t last = tree_.depth() - 1;
   const auto enters = [&](size_t depth, const RunConfig& run) {
     if (depth < last) return true;
     const Plans plans = tree_.PlansBelow();
-    Family family = {.plans = plans, .number = branch.number * kMostCandidates + within};
-    within += std::ssize(plans);
+    Family family = {.plans = plans, .place = PlaceBelow(branch.place, branch.level, within)};
+    within += plans.size();
     VisitFamily(list, family);
     if (family.best &&
         (list.MayTake(run, tree_.depth(), family.key.first) || list.Misses(family.best->run))) {
@@ -226,7 +246,6 @@ void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& 
     return false;
   };
   tree_.Walk(depths_[branch.level], enters, [](const RunConfig&) {});
-  TRIMTAB_ASSERT(within <= kMostCandidates, "{} candidates of a branch", within);
 }
 
 void BranchWorker::VisitFamily(const LayoutList& list, Family& family) {
@@ -269,12 +288,13 @@ void BranchWorker::VisitOne(const LayoutList& list, const RecomputeConfig& plan,
   ++cuts_.counts.visited;
   if (!Fits(run, prediction.peak_mem_bytes)) return;
   ++cuts_.counts.fitting;
-  const int64_t number = family.number + (&plan - family.plans.data());
+  SpacePlace place = family.place;
+  place.path.back() += static_cast<uint32_t>(&plan - family.plans.data());
   const SortKey key = PredictionKey(list.objective(), run, prediction);
   const double to_beat = family.best ? family.ToBeat(list.objective()) : key.first;
   if (key.first > to_beat) return;
-  if (family.best && key.first == to_beat && number > family.best->number) return;
-  family.best = {number, std::move(run), std::move(prediction)};
+  if (family.best && key.first == to_beat && place > family.best->place) return;
+  family.best = {place, std::move(run), std::move(prediction)};
   family.key = key;
 }
 

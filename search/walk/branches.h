@@ -21,11 +21,13 @@ namespace trimtab {
 /// A part of the space.
 struct Branch {
   double score = 0;  // none below it has less
-  int64_t number = 0;
+  SpacePlace place{};
   uint32_t family = 0;  // branches of a family cost alike, so one thread remembers their costs
   uint32_t level = 0;   // how much of its layout is chosen
   Choice choice{};
 
+  /// True for numerics, ranks and a global batch: what is below has no bound yet.
+  bool is_class() const { return level == 0; }
   /// Branches are taken by it, the least first.
   double urgency() const;
   /// The order of a heap whose top is to be expanded first.
@@ -51,8 +53,10 @@ class BranchWorker {
   /// `limited`: what does not fit, or does not meet a requirement, is left out.
   BranchWorker(const Problem& problem, bool limited, Predictor& predictor);
 
-  /// The branches of the whole space, without bounds, by number.
-  std::vector<Branch> Plant();
+  /// The classes of the whole space, in its order: numerics, ranks and global batch.
+  std::vector<Branch> Classes();
+  /// The branches of a class, without bounds, in the order of the space.
+  std::vector<Branch> Plant(const Branch& its_class);
   /// Bounds `branch`; false: nothing below it may stay on `list`.
   bool Admits(const LayoutList& list, Branch& branch);
   /// Divides it, or visits what is below it.
@@ -61,6 +65,8 @@ class BranchWorker {
   std::vector<Shortlisted> Plain();
   /// Whether something below `branch` may stay on `list`.
   bool MayTake(const LayoutList& list, const Branch& branch);
+  /// Candidates below `branch`, whatever rules they break.
+  int64_t CountBelow(const Branch& branch);
 
   /// What became of the candidates that this worker came to.
   const Cuts& cuts() const { return cuts_; }
@@ -72,7 +78,7 @@ class BranchWorker {
   /// What of a family is visited: layouts that differ in the plan alone, of one family of plans.
   struct Family {
     Plans plans;
-    int64_t number = 0;  // of the first
+    SpacePlace place{};  // of the first
     std::optional<Shortlisted> best = std::nullopt;
     SortKey key{};  // of the best
 

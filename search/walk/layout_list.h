@@ -1,6 +1,8 @@
 // LayoutList: what a walk over the space keeps of the candidates it looks at.
 #pragma once
 
+#include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,9 +12,19 @@
 
 namespace trimtab {
 
+/// A place in the order of the space: the position of each branch on the way within the one above
+/// it, from the root down.
+struct SpacePlace {
+  static constexpr size_t kLevels = 6;
+
+  std::array<uint32_t, kLevels> path{};
+
+  auto operator<=>(const SpacePlace&) const = default;
+};
+
 /// One that stays.
 struct Shortlisted {
-  int64_t number = 0;  // its place in the order of the space
+  SpacePlace place{};
   RunConfig run;
   Prediction prediction;
 };
@@ -25,11 +37,12 @@ class LayoutList {
   /// Whether one may stay that agrees with `run` in the first `bound` rows of the space, and
   /// whose score is at least `score`.
   virtual bool MayTake(const RunConfig& run, size_t bound, double score) const = 0;
-  /// In any order; no number comes twice.
-  virtual void Offer(int64_t number, const RunConfig& run, const Prediction& prediction) = 0;
+  /// Takes candidates in any order; no place comes twice.
+  virtual void Offer(const SpacePlace& place, const RunConfig& run,
+                     const Prediction& prediction) = 0;
   /// Whether this run, which fits, is still to be offered, whatever its score.
   virtual bool Misses(const RunConfig& /*run*/) const { return false; }
-  /// What stays, by number. Empties the list.
+  /// Returns what stays, by place, and empties the list.
   virtual std::vector<std::shared_ptr<const Shortlisted>> Take() = 0;
 };
 

@@ -7,23 +7,23 @@
 
 namespace trimtab {
 
-bool Shortlist::Place::operator<(const Place& other) const {
-  return std::tie(key, candidate->number) < std::tie(other.key, other.candidate->number);
+bool Shortlist::Entry::operator<(const Entry& other) const {
+  return std::tie(key, candidate->place) < std::tie(other.key, other.candidate->place);
 }
 
 bool Shortlist::Best::MayTake(double score) const {
-  if (places_.size() < most_) return true;
-  return most_ > 0 && score <= places_.front().key.first;
+  if (entries_.size() < most_) return true;
+  return most_ > 0 && score <= entries_.front().key.first;
 }
 
-void Shortlist::Best::Add(const Place& place) {
-  if (places_.size() == most_) {
-    if (most_ == 0 || !(place < places_.front())) return;
-    std::pop_heap(places_.begin(), places_.end());
-    places_.pop_back();
+void Shortlist::Best::Add(const Entry& entry) {
+  if (entries_.size() == most_) {
+    if (most_ == 0 || !(entry < entries_.front())) return;
+    std::pop_heap(entries_.begin(), entries_.end());
+    entries_.pop_back();
   }
-  places_.push_back(place);
-  std::push_heap(places_.begin(), places_.end());
+  entries_.push_back(entry);
+  std::push_heap(entries_.begin(), entries_.end());
 }
 
 Shortlist::Class Shortlist::ClassOf(const RunConfig& run) {
@@ -45,28 +45,28 @@ bool Shortlist::Misses(const RunConfig& run) const {
          });
 }
 
-void Shortlist::Offer(int64_t number, const RunConfig& run, const Prediction& prediction) {
+void Shortlist::Offer(const SpacePlace& place, const RunConfig& run, const Prediction& prediction) {
   const SortKey key = PredictionKey(objective_, run, prediction);
   const bool plain = IsPlain(run.layout);
   if (!plain && !MayTake(run, SpaceRows().size(), key.first)) return;
-  const auto candidate = std::make_shared<Shortlisted>(Shortlisted{number, run, prediction});
+  const auto candidate = std::make_shared<Shortlisted>(Shortlisted{place, run, prediction});
   of_all_.Add({key, candidate});
   of_class_.try_emplace(ClassOf(run), most_of_class_).first->second.Add({key, candidate});
   if (plain) plain_.push_back(candidate);
 }
 
 std::vector<std::shared_ptr<const Shortlisted>> Shortlist::Take() {
-  std::map<int64_t, std::shared_ptr<const Shortlisted>> kept;
+  std::map<SpacePlace, std::shared_ptr<const Shortlisted>> kept;
   const auto keep = [&kept](const Best& best) {
-    for (const Place& place : best.places()) kept.emplace(place.candidate->number, place.candidate);
+    for (const Entry& entry : best.entries()) kept.emplace(entry.candidate->place, entry.candidate);
   };
   keep(of_all_);
   for (const auto& [its_class, best] : of_class_) keep(best);
-  for (const auto& candidate : plain_) kept.emplace(candidate->number, candidate);
+  for (const auto& candidate : plain_) kept.emplace(candidate->place, candidate);
   *this = Shortlist(objective_, of_all_.most(), most_of_class_);
   std::vector<std::shared_ptr<const Shortlisted>> list;
   list.reserve(kept.size());
-  for (auto& [number, candidate] : kept) list.push_back(std::move(candidate));
+  for (auto& [place, candidate] : kept) list.push_back(std::move(candidate));
   return list;
 }
 

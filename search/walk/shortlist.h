@@ -28,30 +28,30 @@ class Shortlist final : public LayoutList {
   Objective objective() const override { return objective_; }
   /// All of a class agree in the first rows.
   bool MayTake(const RunConfig& run, size_t bound, double score) const override;
-  void Offer(int64_t number, const RunConfig& run, const Prediction& prediction) override;
+  void Offer(const SpacePlace& place, const RunConfig& run, const Prediction& prediction) override;
   /// A plain one.
   bool Misses(const RunConfig& run) const override;
   std::vector<std::shared_ptr<const Shortlisted>> Take() override;
 
  private:
-  struct Place {
+  struct Entry {
     SortKey key;
     std::shared_ptr<const Shortlisted> candidate;
-    /// By key, and of equal ones by number.
-    bool operator<(const Place& other) const;
+    /// By key, and of equal ones by place.
+    bool operator<(const Entry& other) const;
   };
   /// The best so many.
   class Best {
    public:
     explicit Best(size_t most) : most_(most) {}
     bool MayTake(double score) const;
-    void Add(const Place& place);
-    const std::vector<Place>& places() const { return places_; }
+    void Add(const Entry& entry);
+    const std::vector<Entry>& entries() const { return entries_; }
     size_t most() const { return most_; }
 
    private:
     size_t most_;
-    std::vector<Place> places_;  // a heap, the worst at its top
+    std::vector<Entry> entries_;  // a heap, the worst at its top
   };
   using Class = std::tuple<int64_t, int64_t, Precision, MasterWeights, DType, DType>;
   static Class ClassOf(const RunConfig& run);

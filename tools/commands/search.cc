@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -37,6 +38,18 @@ class SearchProgress : public SearchEvents {
   void OnResume(int64_t measured, int64_t ingested) override {
     progress_.Event(
         fmt::format("resuming: {} candidates measured, {} results taken in", measured, ingested));
+  }
+  void OnWalk(const WalkProgress& walk) override {
+    const std::string best =
+        walk.best_tokens_per_s > 0 ? fmt::format("{:.0f} tokens/s", walk.best_tokens_per_s) : "";
+    const std::string label = fmt::format("walking the space: {} branches open, gap {:.0f} %",
+                                          walk.open_branches, 100 * walk.gap);
+    progress_.Update({.label = label, .done = walk.settled, .best = best});
+    const auto now = Clock::now();
+    if (progress_.shows_bar() || now - last_walk_ < kWalkLines) return;
+    last_walk_ = now;
+    progress_.Event(fmt::format("{}, {} candidates settled{}{}", label, walk.settled,
+                                best.empty() ? "" : ", best ", best));
   }
   void OnSpace(const SpaceSummary& summary) override {
     if (!caveat_.empty()) LogWarning("{}", caveat_);
@@ -81,6 +94,10 @@ class SearchProgress : public SearchEvents {
   void Clear() { progress_.Clear(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  /// Without a terminal, a walk tells how far it is as often as this.
+  static constexpr auto kWalkLines = std::chrono::seconds(10);
+
   /// A race has no total: it takes as many rounds as telling the candidates apart does.
   void Show(const RaceProgress& race) {
     last_ = race;
@@ -97,6 +114,7 @@ class SearchProgress : public SearchEvents {
   Progress progress_;
   const std::string& caveat_;
   RaceProgress last_;
+  Clock::time_point last_walk_ = Clock::now();
 };
 
 /// "1%" or "0.01" as a share, from 0 to less than 1. Throws UsageError naming `flag`.
@@ -228,9 +246,9 @@ class SearchCommand : public Command {
       found = RunSearch(options_, events);
     } catch (const WalkStopped&) {
       events.Clear();
-      LogWarning("stopped before the space was walked; --resume begins again with {}",
+      LogWarning("stopped before a layout that fits was found; --resume begins again with {}",
                  options_.study_path);
-      return StopExitCode();
+      return StopExitCode() != 0 ? StopExitCode() : static_cast<int>(ExitCode::kPartial);
     }
     const SearchResult& result = *found;
     events.Clear();

@@ -142,7 +142,13 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
     layout.overlap_param_gather = none.overlap_param_gather;
   }
   if (part <= LayoutPart::kShape) layout.recompute = none.recompute;
-  if (part == LayoutPart::kParts) layout.micro_batch = none.micro_batch;
+  if (part == LayoutPart::kNumerics) {
+    layout.dp = layout.world_size() / layout.pp;
+    layout.tp = layout.cp = layout.ep = layout.etp = 1;
+    layout.sequence_parallel = false;
+    layout.tp_overlap_chunks = none.tp_overlap_chunks;
+  }
+  if (part <= LayoutPart::kParts) layout.micro_batch = none.micro_batch;
   if (part <= LayoutPart::kMicroBatch) {
     layout.dp *= layout.pp;
     layout.pp = none.pp;
@@ -153,9 +159,9 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
 }
 
 constexpr LayoutPart kParts[] = {
-    LayoutPart::kParts,    LayoutPart::kShape,  LayoutPart::kMicroBatch,
-    LayoutPart::kPipeline, LayoutPart::kPasses, LayoutPart::kSharding,
-    LayoutPart::kMoving,   LayoutPart::kLayers, LayoutPart::kWhole};
+    LayoutPart::kNumerics, LayoutPart::kParts,  LayoutPart::kShape,    LayoutPart::kMicroBatch,
+    LayoutPart::kPipeline, LayoutPart::kPasses, LayoutPart::kSharding, LayoutPart::kMoving,
+    LayoutPart::kLayers,   LayoutPart::kWhole};
 
 #ifdef TRIMTAB_EXHAUSTIVE
 constexpr int kTimes = 30;

@@ -64,9 +64,9 @@ json LonelyReport() {
   json report = PredictedReport();
   const json row = report["ranking"][0];
   report["ranking"] = json::array({row});
-  report["space"] = {{"size", 1},        {"visited", 1},           {"feasible", 1},
-                     {"cut_by_rule", 0}, {"cut_by_memory", 0},     {"cut_by_bound", 0},
-                     {"gap", 0},         {"pruned", json::array()}};
+  report["space"] = {{"size", 1},        {"visited", 1},       {"feasible", 1},
+                     {"cut_by_rule", 0}, {"cut_by_memory", 0}, {"cut_by_bound", 0},
+                     {"unexplored", 0},  {"gap", 0},           {"pruned", json::array()}};
   report["explanation"] = json::array();
   report["front"]["rows"] = json::array();
   for (const char* field : {"limit_bytes", "headroom_bytes", "default", "alternative"}) {

@@ -48,10 +48,10 @@ std::string FamilyOf(RunConfig run) {
 
 /// Looks at each candidate.
 Found TheLongWay(const Problem& problem, Shortlist list, Predictor& predictor) {
-  int64_t number = 0;
+  uint32_t number = 0;
   std::map<std::string, Shortlisted> best_of;
   const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig& run) {
-    Shortlisted each = {number++, run, predictor.ClosedForm(run)};
+    Shortlisted each = {{{number++}}, run, predictor.ClosedForm(run)};
     if (!IsInTheRunning(problem, run, each.prediction)) return;
     const auto [best, is_new] = best_of.try_emplace(FamilyOf(run), each);
     const auto score = [&](const Shortlisted& one) {
@@ -60,7 +60,7 @@ Found TheLongWay(const Problem& problem, Shortlist list, Predictor& predictor) {
     const double slack = PlanSlack(list.objective());
     if (!is_new && score(each) < score(best->second) * (1 - slack)) best->second = each;
   });
-  for (const auto& [family, best] : best_of) list.Offer(best.number, best.run, best.prediction);
+  for (const auto& [family, best] : best_of) list.Offer(best.place, best.run, best.prediction);
   Found found{.keys = {}, .size = counts.enumerated, .pruned = counts.pruned};
   for (const auto& each : list.Take()) found.keys.insert(CandidateKey(each->run, true));
   return found;
@@ -207,14 +207,14 @@ TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
     auto list = found_best.list;
     if (list.size() < most || found_best.counts.size > kMostCandidates) continue;
     const auto key = [&](const auto& one) {
-      return std::pair(PredictionKey(objective, one->run, one->prediction), one->number);
+      return std::pair(PredictionKey(objective, one->run, one->prediction), one->place);
     };
     std::sort(list.begin(), list.end(),
               [&](const auto& a, const auto& b) { return key(a) < key(b); });
     const Shortlisted* const best = list.front().get();
     Alternatives alternatives(problem, objective, *best);
-    for (const auto& each : list) alternatives.Offer(each->number, each->run, each->prediction);
-    const bool open = alternatives.Settle(key(list[most - 1]).first, list[most - 1]->number);
+    for (const auto& each : list) alternatives.Offer(each->place, each->run, each->prediction);
+    const bool open = alternatives.Settle(key(list[most - 1]).first, list[most - 1]->place);
     open_walks += open ? 1 : 0;
     std::vector<CandidateRecord> found(1);
     found[0].run = best->run;
@@ -308,6 +308,47 @@ TEST(BestLayouts, AreNotLookedForWhenNobodyWaits) {
       FindBestLayouts(TinyProblem(), list, predictor, Walkers(1, [&asked] { return ++asked > 1; })),
       WalkStopped);
   EXPECT_EQ(asked, 2);
+}
+
+// A walk that was long enough gives what it has, and says what could still be better.
+TEST(BestLayouts, AWalkThatIsStoppedSaysItsGap) {
+  RandomProblems random;
+  int partial = 0;
+  for (int i = 0; i < kProblems; ++i) {
+    const Problem problem = random.Next();
+    const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+    const Shortlist list(Objective::kThroughput, 5, 1);
+    const BestLayouts whole = FindBestLayouts(problem, list, *predictor, 1);
+    EXPECT_EQ(whole.gap, 0);
+    EXPECT_EQ(whole.counts.unexplored, 0);
+    if (whole.list.empty()) continue;
+    const auto best_of = [](const BestLayouts& found) {
+      double best = std::numeric_limits<double>::infinity();
+      for (const auto& each : found.list) {
+        best = std::min(best,
+                        PredictionKey(Objective::kThroughput, each->run, each->prediction).first);
+      }
+      return best;
+    };
+    int64_t told = 0;
+    Walkers walkers(1);
+    walkers.enough = [] { return true; };
+    walkers.progress = [&told](const WalkProgress& progress) {
+      EXPECT_GE(progress.settled, told);
+      told = progress.settled;
+    };
+    const BestLayouts some = FindBestLayouts(problem, list, *predictor, walkers);
+    EXPECT_FALSE(some.list.empty());
+    EXPECT_EQ(some.counts.size, whole.counts.size);
+    EXPECT_LE(best_of(some) * (1 - some.gap), best_of(whole) * (1 + 1e-9));
+    partial += some.counts.unexplored > 0 ? 1 : 0;
+    // A walk that must be whole is not.
+    if (some.counts.unexplored > 0) {
+      walkers.stopped = [] { return true; };
+      EXPECT_THROW(FindBestLayouts(problem, list, *predictor, walkers), WalkStopped);
+    }
+  }
+  EXPECT_GT(partial, 0);
 }
 
 TEST(BestLayouts, TheLeanestNeedsTheLeastMemory) {

@@ -37,7 +37,7 @@ std::vector<Offered> RandomCandidates(size_t count) {
 
 std::set<int64_t> NumbersOf(const std::vector<std::shared_ptr<const Shortlisted>>& list) {
   std::set<int64_t> numbers;
-  for (const auto& each : list) numbers.insert(each->number);
+  for (const auto& each : list) numbers.insert(each->place.path[0]);
   return numbers;
 }
 
@@ -64,7 +64,7 @@ void OfferAll(const std::vector<Offered>& candidates, bool backwards, Shortlist&
   for (size_t i = 0; i < candidates.size(); ++i) {
     const size_t number = backwards ? candidates.size() - 1 - i : i;
     const Offered& each = candidates[number];
-    shortlist.Offer(static_cast<int64_t>(number), each.run, each.prediction);
+    shortlist.Offer({{static_cast<uint32_t>(number)}}, each.run, each.prediction);
   }
 }
 
@@ -95,7 +95,7 @@ TEST(Shortlist, KeepsEverythingOfASmallSpaceInItsOrder) {
   const auto list = shortlist.Take();
   ASSERT_EQ(list.size(), candidates.size());
   for (size_t i = 0; i < list.size(); ++i) {
-    EXPECT_EQ(list[i]->number, static_cast<int64_t>(i));
+    EXPECT_EQ(list[i]->place.path[0], i);
     EXPECT_EQ(list[i]->prediction, candidates[i].prediction);
   }
   EXPECT_TRUE(shortlist.Take().empty());
