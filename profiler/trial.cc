@@ -57,18 +57,18 @@ std::vector<std::string> Arguments(const TrialRequest& request, const std::strin
           "--max-seconds",     fmt::format("{}", request.measure.max_seconds)};
 }
 
-/// How long a launcher that does not start what it is given is tried, by why.
-constexpr double kRefusedPatienceSeconds = 8;  // most refusals stay what they are
-constexpr double kBusyPatienceSeconds = 900;   // jobs end, nodes come back, within their grace time
+/// How often a launcher that does not start what it is given is tried, by why.
+constexpr int kTriesRefused = 4;  // most refusals stay what they are
+constexpr int kTriesBusy = 40;    // jobs end, and nodes come back, within a quarter of an hour
 constexpr double kLongestRetryPauseSeconds = 30;
 
 /// What a worker was that ended before its ranks had met: nothing of the configuration had run.
 void ClassifyUnstarted(const ChildExit& end, LaunchEnd why, const std::string& complaint,
-                       TrialOutcome& outcome, double& patience_s) {
+                       TrialOutcome& outcome, int& most_tries) {
   outcome.exit_code = end.exit_code;
   outcome.state = TrialState::kInterrupted;
-  patience_s = why == LaunchEnd::kExited || why == LaunchEnd::kOutOfMemory ? kRefusedPatienceSeconds
-                                                                           : kBusyPatienceSeconds;
+  const bool refused = why == LaunchEnd::kExited || why == LaunchEnd::kOutOfMemory;
+  most_tries = refused ? kTriesRefused : kTriesBusy;
   outcome.message =
       complaint.empty()
           ? fmt::format("what starts the ranks ended with exit code {} before they met",
@@ -179,35 +179,33 @@ TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
     return (cancelled && cancelled()) || (request.give_up_waiting && request.give_up_waiting());
   };
   double pause_s = options_.first_retry_s;
-  double waited_s = 0;
-  while (true) {
-    double patience_s = 0;
-    const TrialOutcome outcome = Try(request, cancelled, patience_s);
-    if (outcome.state != TrialState::kInterrupted || waited_s >= patience_s) return outcome;
+  for (int tries = 1;; ++tries) {
+    int most_tries = 0;
+    const TrialOutcome outcome = Try(request, cancelled, most_tries);
+    if (outcome.state != TrialState::kInterrupted || tries >= most_tries) return outcome;
     LogWarning("{}; trying again in {} s", outcome.message, pause_s);
     const Clock::time_point begin = Clock::now();
     while (SecondsSince(begin) < pause_s) {
       if (stop()) return {.state = TrialState::kCancelled, .message = "cancelled"};
       std::this_thread::sleep_for(kPollInterval);
     }
-    waited_s += pause_s;
     pause_s = std::min(2 * pause_s, kLongestRetryPauseSeconds);
   }
 }
 
 TrialOutcome ProcessTrialRunner::Try(const TrialRequest& request,
-                                     const std::function<bool()>& cancelled, double& patience_s) {
+                                     const std::function<bool()>& cancelled, int& most_tries) {
   const auto parked = std::find_if(workers_.begin(), workers_.end(),
                                    [&](const auto& each) { return each->key == request.key; });
   if (parked != workers_.end() && (*parked)->run->Poll() == LaunchedRun::State::kEnded) {
     workers_.erase(parked);
-    return Try(request, cancelled, patience_s);
+    return Try(request, cancelled, most_tries);
   }
   if (parked != workers_.end()) std::rotate(parked, parked + 1, workers_.end());
   const int64_t log_offset = LogBytes(request.log_path);
   Worker& worker = parked != workers_.end() ? *workers_.back() : Start(request);
   worker.run->Tell("visit " + request.attempt);
-  TrialOutcome outcome = Watch(*worker.run, request, log_offset, cancelled, patience_s);
+  TrialOutcome outcome = Watch(*worker.run, request, log_offset, cancelled, most_tries);
   if (outcome.state == TrialState::kDone) {
     MakeRoom();
   } else {
@@ -218,7 +216,7 @@ TrialOutcome ProcessTrialRunner::Try(const TrialRequest& request,
 
 TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& request,
                                        int64_t log_offset, const std::function<bool()>& cancelled,
-                                       double& patience_s) {
+                                       int& most_tries) {
   TrialOutcome outcome;
   int64_t read = -1;  // bytes of the results file that hold no line of this visit
   bool seen = false;
@@ -264,7 +262,7 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
       if (HasStarted(request.results_path, request.attempt)) {
         Classify(end, why, last_words, outcome);
       } else {
-        ClassifyUnstarted(end, why, WhyUnstarted(request, log_offset), outcome, patience_s);
+        ClassifyUnstarted(end, why, WhyUnstarted(request, log_offset), outcome, most_tries);
       }
       break;
     }
@@ -296,6 +294,10 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
     }
     ended = ended || state == LaunchedRun::State::kEnded;
     if (!ended) std::this_thread::sleep_for(kPollInterval);
+  }
+  if (outcome.state == TrialState::kTimedOut &&
+      !HasStarted(request.results_path, request.attempt)) {
+    outcome.state = TrialState::kInterrupted;  // no rank of the configuration ever ran
   }
   outcome.seconds = SecondsSince(start);
   if (outcome.state != TrialState::kDone) outcome.exit_code = run.Wait().exit_code;

@@ -98,13 +98,12 @@ class ProcessTrialRunner : public TrialRunner {
   struct Worker;
 
   Worker& Start(const TrialRequest& request);
-  /// One try of Run. `patience_s`: how long the launcher may be tried in vain; 0 where it is not
-  /// worth a try.
+  /// One try of Run. Where it could not begin, `most_tries` is set to how many are worth making.
   TrialOutcome Try(const TrialRequest& request, const std::function<bool()>& cancelled,
-                   double& patience_s);
+                   int& most_tries);
   /// Until the visit has ended, in the results file or without a line there.
   static TrialOutcome Watch(LaunchedRun& run, const TrialRequest& request, int64_t log_offset,
-                            const std::function<bool()>& cancelled, double& patience_s);
+                            const std::function<bool()>& cancelled, int& most_tries);
   /// Ends the workers that there is no room for.
   void MakeRoom();
 

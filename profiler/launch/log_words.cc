@@ -35,6 +35,15 @@ bool IsConsequence(std::string_view line) {
   return false;
 }
 
+/// True for a line that says what is wrong, other than a remark.
+bool IsComplaint(const std::string& line) {
+  static const std::regex kWords(
+      "error|fatal|unrecognized|invalid|cannot|could not|unable|no such|not found|denied|fail|"
+      "refused|unknown|missing",
+      std::regex::icase);
+  return std::regex_search(line, kWords);
+}
+
 std::string Trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r");
   if (begin == std::string_view::npos) return "";
@@ -67,26 +76,26 @@ bool IsNoise(const std::string& line) {
 
 std::string FirstComplaint(const std::string& log) {
   std::istringstream lines(log);
-  std::string said;
-  bool framed = false;
-  bool warning = false;
+  std::string first;   // whatever is said
+  std::string framed;  // the paragraph that is being read
+  bool in_frame = false;
   for (std::string line; std::getline(lines, line);) {
-    if (IsFrame(line)) {
-      if (!said.empty()) break;
-      framed = !framed;
-      warning = false;
+    const bool frame = IsFrame(line);
+    if (!framed.empty() && (frame || IsBlank(line))) return framed.substr(0, kMaxComplaintBytes);
+    if (frame) in_frame = !in_frame;
+    if (frame || IsBlank(line) || IsConsequence(line)) continue;
+    if (!in_frame) {
+      if (IsComplaint(line)) return Trimmed(line).substr(0, kMaxComplaintBytes);
+    } else if (line.starts_with("WARNING")) {
+      while (std::getline(lines, line) && !IsFrame(line)) continue;
+      in_frame = false;
       continue;
+    } else {
+      framed += (framed.empty() ? "" : " ") + Trimmed(line);
     }
-    if (IsBlank(line)) {
-      if (!said.empty()) break;
-      continue;
-    }
-    if (framed && line.starts_with("WARNING")) warning = true;
-    if (warning || IsConsequence(line)) continue;
-    said += (said.empty() ? "" : " ") + Trimmed(line);
-    if (!framed) break;
+    if (first.empty()) first = Trimmed(line);
   }
-  return said.substr(0, kMaxComplaintBytes);
+  return (framed.empty() ? first : framed).substr(0, kMaxComplaintBytes);
 }
 
 std::optional<LostRank> FindLostRank(const std::string& log) {

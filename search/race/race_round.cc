@@ -152,6 +152,10 @@ RaceStep NextStep(const RaceRules& rules, const Race& race,
   if (race.best && race.end == RaceEnd::kOpen) {
     PlanRound(rules, race, candidates, step.begin_round);
   }
+  // One that runs is enough to tell whether those failed by themselves.
+  if (suspects && !race.best && !step.begin_round.empty()) {
+    step.begin_round.erase(step.begin_round.begin() + 1, step.begin_round.end());
+  }
   std::erase_if(step.begin_round, [&](size_t index) { return IsSuspect(candidates[index]); });
   step.unexplained = suspects && step.begin_round.empty();
   if (step.begin_round.empty()) {
