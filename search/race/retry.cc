@@ -56,7 +56,8 @@ std::vector<Hopeless> FindHopeless(const std::vector<CandidateRecord>& candidate
   if (failed == nullptr) return hopeless;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const CandidateRecord& candidate = candidates[i];
-    const bool untried = candidate.visits.empty() && !candidate.measured && candidate.failures == 0;
+    const bool untried = candidate.visits.empty() && !candidate.measured &&
+                         candidate.failures == 0 && candidate.suspects == 0;
     if (!candidate.pruned_by.empty() || !untried || candidate.prediction() == nullptr) continue;
     if (NeededBytes(candidate) < NeededBytes(*failed)) continue;
     hopeless.push_back({i, fmt::format("would need {}, and {} ran out with {}",
