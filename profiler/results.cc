@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -27,7 +28,7 @@ constexpr int kSchemaVersion = 1;
 constexpr int64_t kMaxFileBytes = kGiB;
 constexpr double kSharedLockWaitSeconds = 5;
 
-constexpr std::array<std::pair<TrialState, std::string_view>, 9> kStateNames = {{
+constexpr std::array<std::pair<TrialState, std::string_view>, 10> kStateNames = {{
     {TrialState::kDone, "done"},
     {TrialState::kOutOfMemory, "out_of_memory"},
     {TrialState::kNumeric, "numeric"},
@@ -37,7 +38,9 @@ constexpr std::array<std::pair<TrialState, std::string_view>, 9> kStateNames = {
     {TrialState::kLost, "lost"},
     {TrialState::kPreempted, "preempted"},
     {TrialState::kCancelled, "cancelled"},
+    {TrialState::kInterrupted, "interrupted"},
 }};
+constexpr std::string_view kStarted = "started";  // of a line that is no result
 
 [[noreturn]] void ThrowStorage(const std::string& path, const char* what, int error) {
   throw StorageError(fmt::format("{}: cannot {}: {}", path, what, std::strerror(error)));
@@ -144,10 +147,17 @@ void AwaitWorkersGone(const std::string& path, double wait_s) {
 
 ResultsFile::~ResultsFile() { close(fd_); }
 
-void ResultsFile::Append(const TrialResult& result) {
+void ResultsFile::Append(const TrialResult& result) { AppendLine(ToLine(result)); }
+
+void ResultsFile::AppendStart(const std::string& attempt) {
+  const nlohmann::json line = {
+      {"schema_version", kSchemaVersion}, {"attempt", attempt}, {"state", kStarted}};
+  AppendLine(line.dump() + "\n");
+}
+
+void ResultsFile::AppendLine(std::string line) {
   struct stat status {};
   if (fstat(fd_, &status) != 0) ThrowStorage(path_, "read", errno);
-  std::string line = ToLine(result);
   if (status.st_size > 0) {
     char last = '\n';
     if (pread(fd_, &last, 1, status.st_size - 1) != 1) ThrowStorage(path_, "read", errno);
@@ -168,7 +178,10 @@ void ResultsFile::Append(const TrialResult& result) {
   if (fsync(fd_) != 0) ThrowStorage(path_, "append a result", errno);
 }
 
-std::vector<TrialResult> ReadResults(const std::string& path) {
+namespace {
+
+/// The finished lines of `path`; none where there is no such file.
+std::vector<std::string> ReadLines(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return {};
   std::string text;
@@ -177,15 +190,32 @@ std::vector<TrialResult> ReadResults(const std::string& path) {
   } catch (const InputError& failure) {
     throw StorageError(failure.what());
   }
-  std::vector<TrialResult> results;
+  std::vector<std::string> lines;
   for (size_t begin = 0;;) {
     const size_t end = text.find('\n', begin);
-    if (end == std::string::npos) return results;  // what follows the last newline is torn
-    if (auto result = FromLine(std::string_view(text).substr(begin, end - begin))) {
-      results.push_back(std::move(*result));
-    }
+    if (end == std::string::npos) return lines;  // what follows the last newline is torn
+    lines.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
+}
+
+}  // namespace
+
+bool HasStarted(const std::string& path, const std::string& attempt) {
+  const std::vector<std::string> lines = ReadLines(path);
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& text) {
+    const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    return line.is_object() && line.value("attempt", nlohmann::json()) == attempt &&
+           line.value("state", nlohmann::json()) == kStarted;
+  });
+}
+
+std::vector<TrialResult> ReadResults(const std::string& path) {
+  std::vector<TrialResult> results;
+  for (const std::string& line : ReadLines(path)) {
+    if (auto result = FromLine(line)) results.push_back(std::move(*result));
+  }
+  return results;
 }
 
 }  // namespace trimtab

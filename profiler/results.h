@@ -24,6 +24,7 @@ enum class TrialState {
   kLost,       // its node or its job went away
   kPreempted,  // others got its nodes
   kCancelled,
+  kInterrupted,  // what should have started it failed, or its driver was killed
 };
 std::string Name(TrialState state);
 /// Inverse of Name. Throws InputError.
@@ -32,7 +33,8 @@ TrialState ParseTrialState(const std::string& name);
 /// One line: {"schema_version", "attempt", "state", "message", "measurement"}.
 struct TrialResult {
   std::string attempt{};                     // the id of the visit
-  TrialState state = TrialState::kFailed;    // kDone, kOutOfMemory, kNumeric or kFailed
+  TrialState state = TrialState::kFailed;    // kDone, kOutOfMemory, kNumeric, kFailed or
+                                             // kInterrupted
   std::string message{};                     // empty when done
   std::optional<Measurement> measurement{};  // present exactly when done
 };
@@ -51,8 +53,13 @@ class ResultsFile {
   /// Appends one line, starting on a new line if the last one was torn, and fsyncs.
   /// Throws StorageError (disk full, ...); the file is then cut back to what it held before.
   void Append(const TrialResult& result);
+  /// Appends {"schema_version", "attempt", "state": "started"}: the ranks of the visit have met, so
+  /// what becomes of it from now on is no fault of what started them.
+  void AppendStart(const std::string& attempt);
 
  private:
+  void AppendLine(std::string line);
+
   std::string path_;
   int fd_ = -1;
 };
@@ -64,7 +71,10 @@ bool WorkersGone(const std::string& path, double wait_s);
 /// The same; throws StorageError when one still does.
 void AwaitWorkersGone(const std::string& path, double wait_s);
 
-/// Every finished line of `path`, in order; lines that are torn or not a result are skipped.
+/// True if the file says that the ranks of visit `attempt` have met (ResultsFile::AppendStart).
+bool HasStarted(const std::string& path, const std::string& attempt);
+
+/// Every finished result of `path`, in order; lines that are torn or not a result are skipped.
 /// A file that does not exist holds none. Throws StorageError when it cannot be read.
 std::vector<TrialResult> ReadResults(const std::string& path);
 

@@ -14,6 +14,7 @@
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "profiler/launch/log_tail.h"
+#include "profiler/launch/log_words.h"
 
 namespace trimtab {
 namespace {
@@ -26,11 +27,22 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// What the visit's worker wrote; not of a try that said that it could not begin.
 std::optional<TrialResult> FindResult(const std::string& results_path, const std::string& attempt) {
   for (TrialResult& result : ReadResults(results_path)) {
-    if (result.attempt == attempt) return std::move(result);
+    const bool began = result.state != TrialState::kInterrupted;
+    if (result.attempt == attempt && began) return std::move(result);
   }
   return std::nullopt;
+}
+
+/// Why the last try of a visit did not begin: its worker's own words, else the first of the log.
+std::string WhyUnstarted(const TrialRequest& request, int64_t log_offset) {
+  const std::vector<TrialResult> results = ReadResults(request.results_path);
+  for (auto result = results.rbegin(); result != results.rend(); ++result) {
+    if (result->attempt == request.attempt) return result->message;
+  }
+  return FirstComplaint(LogHead(request.log_path, log_offset));
 }
 
 std::vector<std::string> Arguments(const TrialRequest& request, const std::string& config_path) {
@@ -45,6 +57,25 @@ std::vector<std::string> Arguments(const TrialRequest& request, const std::strin
           "--max-seconds",     fmt::format("{}", request.measure.max_seconds)};
 }
 
+/// How often a launcher that does not start what it is given is tried, by why.
+constexpr int kTriesRefused = 4;  // most refusals stay what they are
+constexpr int kTriesBusy = 40;    // jobs end, and nodes come back, within a quarter of an hour
+constexpr double kLongestRetryPauseSeconds = 30;
+
+/// What a worker was that ended before its ranks had met: nothing of the configuration had run.
+void ClassifyUnstarted(const ChildExit& end, LaunchEnd why, const std::string& complaint,
+                       TrialOutcome& outcome, int& most_tries) {
+  outcome.exit_code = end.exit_code;
+  outcome.state = TrialState::kInterrupted;
+  const bool refused = why == LaunchEnd::kExited || why == LaunchEnd::kOutOfMemory;
+  most_tries = refused ? kTriesRefused : kTriesBusy;
+  outcome.message =
+      complaint.empty()
+          ? fmt::format("what starts the ranks ended with exit code {} before they met",
+                        end.exit_code)
+          : complaint;
+}
+
 /// What a worker that ended without a result was.
 void Classify(const ChildExit& end, LaunchEnd why, const std::string& said, TrialOutcome& outcome) {
   outcome.exit_code = end.exit_code;
@@ -54,7 +85,9 @@ void Classify(const ChildExit& end, LaunchEnd why, const std::string& said, Tria
   };
   switch (why) {
     case LaunchEnd::kTimeLimit:
-      return is(TrialState::kTimedOut, "ended by the time limit of its job");
+      // Of the job that holds the nodes, whichever visit was the last.
+      return is(TrialState::kPreempted, "its nodes were held no longer than the job's time limit");
+    case LaunchEnd::kNotTaken:
     case LaunchEnd::kPreempted:
       return is(TrialState::kPreempted, "its nodes were given to another job");
     case LaunchEnd::kNodeLost:
@@ -142,17 +175,37 @@ void ProcessTrialRunner::NoteSlow(const std::string& host) {
 
 TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
                                      const std::function<bool()>& cancelled) {
+  const auto stop = [&] {
+    return (cancelled && cancelled()) || (request.give_up_waiting && request.give_up_waiting());
+  };
+  double pause_s = options_.first_retry_s;
+  for (int tries = 1;; ++tries) {
+    int most_tries = 0;
+    const TrialOutcome outcome = Try(request, cancelled, most_tries);
+    if (outcome.state != TrialState::kInterrupted || tries >= most_tries) return outcome;
+    LogWarning("{}; trying again in {} s", outcome.message, pause_s);
+    const Clock::time_point begin = Clock::now();
+    while (SecondsSince(begin) < pause_s) {
+      if (stop()) return {.state = TrialState::kCancelled, .message = "cancelled"};
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    pause_s = std::min(2 * pause_s, kLongestRetryPauseSeconds);
+  }
+}
+
+TrialOutcome ProcessTrialRunner::Try(const TrialRequest& request,
+                                     const std::function<bool()>& cancelled, int& most_tries) {
   const auto parked = std::find_if(workers_.begin(), workers_.end(),
                                    [&](const auto& each) { return each->key == request.key; });
   if (parked != workers_.end() && (*parked)->run->Poll() == LaunchedRun::State::kEnded) {
     workers_.erase(parked);
-    return Run(request, cancelled);
+    return Try(request, cancelled, most_tries);
   }
   if (parked != workers_.end()) std::rotate(parked, parked + 1, workers_.end());
   const int64_t log_offset = LogBytes(request.log_path);
   Worker& worker = parked != workers_.end() ? *workers_.back() : Start(request);
   worker.run->Tell("visit " + request.attempt);
-  TrialOutcome outcome = Watch(*worker.run, request, log_offset, cancelled);
+  TrialOutcome outcome = Watch(*worker.run, request, log_offset, cancelled, most_tries);
   if (outcome.state == TrialState::kDone) {
     MakeRoom();
   } else {
@@ -162,7 +215,8 @@ TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
 }
 
 TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& request,
-                                       int64_t log_offset, const std::function<bool()>& cancelled) {
+                                       int64_t log_offset, const std::function<bool()>& cancelled,
+                                       int& most_tries) {
   TrialOutcome outcome;
   int64_t read = -1;  // bytes of the results file that hold no line of this visit
   bool seen = false;
@@ -203,8 +257,12 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
                                ? request.results_path + ": the trial could not write its result"
                                : LastLogLine(request.log_path, log_offset));
       }
-      if (!killed) {
-        Classify(end, run.Classify(LogTail(request.log_path, log_offset)), last_words, outcome);
+      if (killed) break;
+      const LaunchEnd why = run.Classify(LogTail(request.log_path, log_offset));
+      if (HasStarted(request.results_path, request.attempt)) {
+        Classify(end, why, last_words, outcome);
+      } else {
+        ClassifyUnstarted(end, why, WhyUnstarted(request, log_offset), outcome, most_tries);
       }
       break;
     }
@@ -217,7 +275,9 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
       }
     }
     const double seconds = SecondsSince(start);
-    if (!killed && cancelled && cancelled()) {
+    const bool given_up = state == LaunchedRun::State::kWaiting && request.give_up_waiting &&
+                          request.give_up_waiting();
+    if (!killed && (given_up || (cancelled && cancelled()))) {
       outcome.state = TrialState::kCancelled;
       outcome.message = "cancelled";
       killed = true;
@@ -234,6 +294,10 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
     }
     ended = ended || state == LaunchedRun::State::kEnded;
     if (!ended) std::this_thread::sleep_for(kPollInterval);
+  }
+  if (outcome.state == TrialState::kTimedOut &&
+      !HasStarted(request.results_path, request.attempt)) {
+    outcome.state = TrialState::kInterrupted;  // no rank of the configuration ever ran
   }
   outcome.seconds = SecondsSince(start);
   if (outcome.state != TrialState::kDone) outcome.exit_code = run.Wait().exit_code;

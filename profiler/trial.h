@@ -33,6 +33,9 @@ struct TrialRequest {
   double time_limit_s = 0;     // killed after it ran for this long; 0 = no limit
   int64_t memory_bytes = 0;    // that its ranks are expected to hold while parked, all together
   MeasureOptions measure;
+  /// Polled while the visit waits for nodes, or for another try of its launcher: once true it is
+  /// given up. May be empty.
+  std::function<bool()> give_up_waiting{};
 };
 
 /// How the visit ended. A measurement, if there is one, is in the results file.
@@ -48,7 +51,8 @@ class TrialRunner {
  public:
   virtual ~TrialRunner() = default;
   /// Returns when the visit has ended. `cancelled` is polled about 50 times a second; once true the
-  /// worker is killed and the outcome is kCancelled. What the visit did is a value; throws only
+  /// worker is killed and the outcome is kCancelled. What the visit did is a value; where it could
+  /// not be started, however often that was tried, the outcome is kInterrupted. Throws only
   /// EnvironmentError (nothing can be started) and StorageError (log or config unwritable).
   virtual TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) = 0;
   /// Configuration `key` is not expected to be visited again: its worker leaves.
@@ -67,6 +71,7 @@ struct WorkerOptions {
   std::vector<std::string> arguments = {"profile"};  // before the worker's own
   std::shared_ptr<Launcher> launcher = MakeLauncher("inproc", {});
   int64_t parked_bytes = 0;  // workers park while they hold no more than this together
+  double first_retry_s = 1;  // pause before a start that failed is tried again; it grows
 };
 /// What a parked worker holds beside what its ranks do: code, probes, caches of libraries and
 /// allocators. Workers of four ranks were seen to hold 80 to 220 MB.
@@ -93,9 +98,12 @@ class ProcessTrialRunner : public TrialRunner {
   struct Worker;
 
   Worker& Start(const TrialRequest& request);
+  /// One try of Run. Where it could not begin, `most_tries` is set to how many are worth making.
+  TrialOutcome Try(const TrialRequest& request, const std::function<bool()>& cancelled,
+                   int& most_tries);
   /// Until the visit has ended, in the results file or without a line there.
   static TrialOutcome Watch(LaunchedRun& run, const TrialRequest& request, int64_t log_offset,
-                            const std::function<bool()>& cancelled);
+                            const std::function<bool()>& cancelled, int& most_tries);
   /// Ends the workers that there is no room for.
   void MakeRoom();
 

@@ -40,6 +40,14 @@ class Clerk {
     return true;
   }
 
+  /// The ranks have met: the visit begins.
+  void NoteStart() {
+    if (results_) results_->AppendStart(attempt_);
+    started_ = true;
+  }
+  /// False while whatever fails is no fault of the configuration's.
+  bool started() const { return started_; }
+
   void Write(TrialResult result) {
     result.attempt = attempt_;
     if (results_) {
@@ -56,6 +64,7 @@ class Clerk {
   std::optional<ResultsFile> results_;
   std::optional<LeaveWatch> leave_;  // beside `results_`
   std::string attempt_;
+  bool started_ = false;  // any visit
   std::optional<TrialResult> last_;
 };
 
@@ -64,6 +73,7 @@ void VisitWhenTold(const RunConfig& run, const MeasureOptions& options, Clerk& c
   RequireLegal(whole);
   const std::unique_ptr<TokenSource> source = OpenTokenSource(whole);
   RunRanks(whole, [&](Rank& rank) {
+    if (rank.speaks()) clerk.NoteStart();
     Visitor visitor(whole, options, *source, rank);
     bool again = true;  // the first command has been read
     while (again) {
@@ -77,8 +87,30 @@ void VisitWhenTold(const RunConfig& run, const MeasureOptions& options, Clerk& c
         }
       }
       again = rank.AwaitFirst([&clerk] { return clerk.NextVisit() ? 1 : 0; }) != 0;
+      if (again && rank.speaks()) clerk.NoteStart();
     }
   });
+}
+
+/// What the exception that is being handled says of the configuration. Before the ranks have met
+/// (no GPU, no MPI, no data) every other configuration would fail alike, unless a rule forbids it.
+TrialResult ResultOfFailure(bool started) {
+  const auto is = [started](TrialState state, const char* message) {
+    return TrialResult{.state = started ? state : TrialState::kInterrupted, .message = message};
+  };
+  try {
+    throw;
+  } catch (const OutOfMemoryError& error) {
+    return is(TrialState::kOutOfMemory, error.what());
+  } catch (const InfeasibleError& error) {
+    return {.state = TrialState::kFailed, .message = error.what()};
+  } catch (const NumericError& error) {
+    return is(TrialState::kNumeric, error.what());
+  } catch (const std::bad_alloc&) {
+    return is(TrialState::kOutOfMemory, "the machine has no more memory");
+  } catch (const std::exception& error) {
+    return is(TrialState::kFailed, error.what());
+  }
 }
 
 }  // namespace
@@ -91,14 +123,8 @@ std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions&
     VisitWhenTold(run, options, clerk);
   } catch (const StorageError&) {
     throw;
-  } catch (const OutOfMemoryError& error) {
-    clerk.Write({.state = TrialState::kOutOfMemory, .message = error.what()});
-  } catch (const NumericError& error) {
-    clerk.Write({.state = TrialState::kNumeric, .message = error.what()});
-  } catch (const std::bad_alloc&) {
-    clerk.Write({.state = TrialState::kOutOfMemory, .message = "the machine has no more memory"});
-  } catch (const std::exception& error) {
-    clerk.Write({.state = TrialState::kFailed, .message = error.what()});
+  } catch (const std::exception&) {
+    clerk.Write(ResultOfFailure(clerk.started()));
   }
   return clerk.last();
 }

@@ -44,6 +44,7 @@ std::string Proof::TakeSteps() {
   while (true) {
     const RaceStep step = NextStep(options_.race, race_, candidates_, study_.Rounds());
     FinishRounds(step.visit.has_value());
+    if (step.unexplained || EnvironmentFails(candidates_)) BlameEnvironment();
     if (!step.visit && step.begin_round.empty()) return "";
     if (events_.stop_requested() != StopRequest::kNone) return "stopped on request";
     if (options_.budget_s > 0 && elapsed_s() >= options_.budget_s) {
@@ -111,6 +112,10 @@ void Proof::Visit(size_t index, int64_t round) {
   request.study = study_.uuid();
   request.time_limit_s *= TimeLimitFactor(candidate);
   request.memory_bytes = candidate.prediction()->peak_mem_bytes * candidate.run.layout.world_size();
+  request.give_up_waiting = [this] {
+    return events_.stop_requested() != StopRequest::kNone ||
+           (options_.budget_s > 0 && elapsed_s() >= options_.budget_s);
+  };
   const auto asked = Clock::now();
   if (disturbed_) {
     quiet_wait_.Wait([this] { return events_.stop_requested() != StopRequest::kNone; });
@@ -122,10 +127,21 @@ void Proof::Visit(size_t index, int64_t round) {
   rank_seconds_ += static_cast<double>(candidate.run.layout.world_size()) *
                    std::chrono::duration<double>(Clock::now() - began).count();
   study_.FinishAttempt(attempt, outcome);
+  if (outcome.state == TrialState::kInterrupted) {
+    throw EnvironmentError(fmt::format("{} could not be started: {}; --resume goes on with {}",
+                                       candidate.key, outcome.message, study_.path()));
+  }
   Judge();
   disturbed_ = outcome.state == TrialState::kDone && EndedDisturbed(candidates_[index]);
   if (outcome.state == TrialState::kDone) NoteStragglers(candidates_[index]);
   events_.OnVisitEnd(candidates_[index], outcome, Progress());
+}
+
+void Proof::BlameEnvironment() {
+  throw EnvironmentError(fmt::format(
+      "candidates fail, and none runs beside them: no candidate is to blame; the first, {}; "
+      "--resume goes on with {}",
+      study_.ForgiveSuspects(), study_.path()));
 }
 
 void Proof::NoteStragglers(const CandidateRecord& candidate) {
@@ -158,7 +174,8 @@ RaceProgress Proof::Progress() const {
 int64_t Proof::Visits() const {
   int64_t visits = 0;
   for (const CandidateRecord& candidate : candidates_) {
-    visits += static_cast<int64_t>(candidate.visits.size()) + candidate.failures + candidate.losses;
+    visits += static_cast<int64_t>(candidate.visits.size()) + candidate.failures +
+              candidate.suspects + candidate.losses;
   }
   return visits;
 }

@@ -39,6 +39,9 @@ class Proof {
   /// Notes the speed of rounds that are over, unless the last is `open`.
   void FinishRounds(bool open);
   void Visit(size_t index, int64_t round);
+  /// Ends the search: what failed last failed because of the environment, and is tried again when
+  /// it goes on. Throws EnvironmentError.
+  [[noreturn]] void BlameEnvironment();
   /// Has later visits avoid hosts whose ranks were slow in the last one.
   void NoteStragglers(const CandidateRecord& candidate);
   /// Trials, or their ends, were waited for since then.

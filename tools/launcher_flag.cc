@@ -25,12 +25,17 @@ bool IsFlag(const std::string& argument, const std::string& flag) {
 
 }  // namespace
 
-std::vector<std::string> ArgumentsForRanks() {
+std::vector<std::string> OwnArguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
   std::string word;
   std::getline(file, word, '\0');  // the program
   while (std::getline(file, word, '\0')) words.push_back(word);
+  return words;
+}
+
+std::vector<std::string> ArgumentsForRanks() {
+  const std::vector<std::string> words = OwnArguments();
   std::vector<std::string> kept;
   for (size_t i = 0; i < words.size(); ++i) {
     if (IsFlag(words[i], kPlanFlag)) continue;

@@ -38,6 +38,8 @@ class LauncherFlag {
   bool plan_ = false;
 };
 
+/// The flags this process was started with.
+std::vector<std::string> OwnArguments();
 /// The flags this process was started with, without --launcher, its options and --plan.
 std::vector<std::string> ArgumentsForRanks();
 

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "profiler/launch/log_words.h"
 #include "profiler/launch/slurm_client.h"
 #include "profiler/launch/slurm_follow.h"
 #include "tools/signals.h"
@@ -27,6 +29,70 @@ int StopsAsked() {
       return 2;
   }
   return 0;
+}
+
+/// What is left of a run that ended too soon, and the command that goes on with it.
+std::string HowToGoOn(const std::string& checkpoint, const std::string& log_path) {
+  std::vector<std::string> command = OwnArguments();
+  command.insert(command.begin(), "trimtab");
+  const bool saved = !checkpoint.empty() && !NewestCheckpoint(checkpoint).empty();
+  if (saved && std::find(command.begin(), command.end(), "--resume") == command.end()) {
+    command.emplace_back("--resume");
+  }
+  std::string line = ToText({.start = command});
+  line.pop_back();  // its end
+  const std::string newest = saved ? fmt::format("the newest checkpoint is {} at step {}; continue",
+                                                 NewestCheckpoint(checkpoint),
+                                                 StepOfCheckpoint(NewestCheckpoint(checkpoint)))
+                             : checkpoint.empty() ? "no --checkpoint was given; begin again"
+                                                  : "no checkpoint was saved yet; begin again";
+  return fmt::format("{} with: {}; log: {}", newest, line, log_path);
+}
+
+/// Of what a job prints: passes on what its program says, and keeps what else is said of its ranks.
+class JobOutput {
+ public:
+  void Add(const std::string& text) {
+    log_ += text;
+    if (log_.size() > kMostBytes) log_.erase(0, log_.size() - kMostBytes);
+    Print(noise_.Filter(text));
+  }
+  /// The job begins, or begins again: what was said of earlier ranks is over.
+  void Begin() { log_.clear(); }
+  void End() { Print(noise_.Flush()); }
+  std::optional<LostRank> Lost() const { return FindLostRank(log_); }
+
+ private:
+  static constexpr size_t kMostBytes = size_t{256} << 10;
+  std::string log_;
+  LauncherNoise noise_;
+};
+
+int Follow(const std::string& id, const std::string& log_path, const std::string& checkpoint,
+           const OutputOptions& output) {
+  JobOutput job;
+  int code = 0;
+  try {
+    code = FollowJob(id, {.output_path = log_path,
+                          .on_output = [&job](const std::string& text) { job.Add(text); },
+                          .on_state =
+                              [&](const std::string& line) {
+                                if (line.find("PENDING") != std::string::npos) job.Begin();
+                                if (!output.quiet) LogInfo("{}", line);
+                              },
+                          .stops = StopsAsked});
+  } catch (const EnvironmentError& error) {
+    job.End();
+    throw EnvironmentError(fmt::format("{}; {}", error.what(), HowToGoOn(checkpoint, log_path)));
+  }
+  job.End();
+  if (code == 0 || StopsAsked() > 0) return code;
+  const std::optional<LostRank> lost = job.Lost();
+  LogWarning("{}; {}",
+             lost ? fmt::format("rank {} on {} ended by {}", lost->rank, lost->node, lost->how)
+                  : fmt::format("job {} ended with exit code {}", id, code),
+             HowToGoOn(checkpoint, log_path));
+  return code;
 }
 
 }  // namespace
@@ -61,13 +127,7 @@ std::optional<int> RunAsJob(const LauncherFlag& flag, const RunConfig& run, int6
   const std::string id =
       SubmitJob(plan.reserve, request.name, NodesOf(request), kSubmitPatienceSeconds);
   LogInfo("submitted job {}; its output goes to {}", id, request.log_path);
-  return FollowJob(id, {.output_path = request.log_path,
-                        .on_output = [](const std::string& text) { Print(text); },
-                        .on_state =
-                            [&output](const std::string& line) {
-                              if (!output.quiet) LogInfo("{}", line);
-                            },
-                        .stops = StopsAsked});
+  return Follow(id, request.log_path, checkpoint, output);
 }
 
 }  // namespace trimtab

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -16,6 +18,10 @@
 
 namespace trimtab {
 namespace {
+
+// Between tries to start a process where there are too many.
+constexpr std::chrono::milliseconds kFirstForkPause{100};
+constexpr std::chrono::milliseconds kLastForkPause{3200};
 
 /// A file descriptor that is closed when it goes away.
 class Fd {
@@ -84,7 +90,13 @@ ChildProcess::ChildProcess(const std::string& program, const std::vector<std::st
   const Fd report_read(ends[0]);
   Fd report_write(ends[1]);
   const pid_t driver = getpid();
-  const pid_t child = fork();
+  pid_t child = fork();
+  // Other processes end, and leave room for this one.
+  for (auto pause = kFirstForkPause; child < 0 && errno == EAGAIN && pause <= kLastForkPause;
+       pause *= 2) {
+    std::this_thread::sleep_for(pause);
+    child = fork();
+  }
   if (child < 0) refuse(errno);
   if (child == 0) {
     Become(program.c_str(), argv.data(), theirs.get(), log.get(), report_write.get(), driver);

@@ -48,6 +48,7 @@ enum class LaunchEnd {
   kPreempted,    // others got the nodes
   kNodeLost,     // a node died, or the job vanished
   kOutOfMemory,  // of a node: the scheduler or the kernel ended it
+  kNotTaken,     // the scheduler takes no run just now: later it may
 };
 
 /// One run that was submitted.

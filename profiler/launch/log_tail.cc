@@ -26,6 +26,15 @@ std::string LogTail(const std::string& path, int64_t offset) {
   return {std::istreambuf_iterator<char>(log), std::istreambuf_iterator<char>()};
 }
 
+std::string LogHead(const std::string& path, int64_t offset) {
+  std::ifstream log(path, std::ios::binary);
+  log.seekg(offset);
+  std::string text(kMaxTailBytes, '\0');
+  log.read(text.data(), kMaxTailBytes);
+  text.resize(static_cast<size_t>(log.gcount()));
+  return text;
+}
+
 std::string LastLogLine(const std::string& path, int64_t offset) {
   std::istringstream log(LogTail(path, offset));
   std::string line;

@@ -12,6 +12,8 @@ namespace {
 constexpr double kSubmitPatienceSeconds = 600;
 constexpr std::chrono::duration<double> kLongestPause{30};
 constexpr double kPauseGrowth = 1.3;
+/// A controller that has just started says so of nodes that are on their way.
+constexpr std::chrono::seconds kNeverConfirmed{2};
 /// Slurm's reason where too few nodes of those that a job may have are in service.
 constexpr char kNoSuchNodes[] = "ReqNodeNotAvail";
 /// What it says to a job that may have too few nodes at all.
@@ -55,10 +57,22 @@ SlurmAllocation::~SlurmAllocation() {
 
 void SlurmAllocation::Take(const SlurmJob& job) {
   ready_ = false;
+  if (job.phase() != JobPhase::kNeverStarts) never_since_.reset();
   switch (job.phase()) {
     case JobPhase::kRunning:
       ready_ = true;
+      restarts_ = job.restarts;
       reason_.clear();
+      return;
+    case JobPhase::kNeverStarts:
+      if (!never_since_) never_since_ = Clock::now();
+      if (!request_.with_all_nodes.empty()) {
+        CancelJobs({id_});
+        never_since_.reset();
+        return AskForAllNodes();
+      }
+      if (Clock::now() - *never_since_ >= kNeverConfirmed) GiveUpNeverStarting(job);
+      reason_ = fmt::format("job {} is {} ({})", id_, job.state, job.reason);
       return;
     case JobPhase::kWaiting:
       if (!request_.with_all_nodes.empty() && job.reason.starts_with(kNoSuchNodes)) {
@@ -86,6 +100,15 @@ void SlurmAllocation::Take(const SlurmJob& job) {
     default:
       End(fmt::format("job {} is {}", id_, job.state), job.phase());
   }
+}
+
+void SlurmAllocation::GiveUpNeverStarting(const SlurmJob& job) {
+  if (owned_) CancelJobs({id_});
+  End(fmt::format("job {} never starts", id_), JobPhase::kNeverStarts);
+  throw EnvironmentError(
+      fmt::format("job {} can never start: Slurm says {}; it was cancelled; --resume goes on with "
+                  "other --launcher-options",
+                  id_, job.reason));
 }
 
 bool SlurmAllocation::Ready() {
@@ -121,9 +144,13 @@ JobPhase SlurmAllocation::Refresh() {
     pause_ = std::chrono::duration<double>(0.1);
   }
   bool answered = false;
+  const bool was_ready = ready_;
+  const int restarts = restarts_;
   const std::optional<SlurmJob> job = ShowJob(id_, answered);
   if (job) {
     Take(*job);
+    // It was preempted, and runs again already: what ran there is gone.
+    if (was_ready && ready_ && job->restarts != restarts) return JobPhase::kPreempted;
     return over_ ? over_as_ : job->phase();
   }
   if (answered) {

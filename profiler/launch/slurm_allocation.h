@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ class SlurmAllocation {
   void AskForAllNodes();
   void Take(const SlurmJob& job);
   void End(std::string why, JobPhase phase);
+  [[noreturn]] void GiveUpNeverStarting(const SlurmJob& job);
 
   Request request_;
   std::string id_;
@@ -60,6 +62,8 @@ class SlurmAllocation {
   bool over_ = false;
   JobPhase over_as_ = JobPhase::kUnknown;  // what that says of a step
   std::string reason_;
+  int restarts_ = 0;  // of the job, when its nodes were last there
+  std::optional<Clock::time_point> never_since_;
   Clock::time_point waits_since_ = Clock::now();
   Clock::time_point ask_at_ = Clock::now();
   std::chrono::duration<double> pause_{0.1};

@@ -89,8 +89,34 @@ JobPhase PhaseOf(const std::string& state) {
   return JobPhase::kUnknown;
 }
 
+bool NeverEnds(const std::string& reason) {
+  // Partitions and associations that refuse it; nodes of this kind that do not exist.
+  constexpr std::array kNever = {"PartitionNodeLimit",
+                                 "PartitionTimeLimit",
+                                 "PartitionConfig",
+                                 "BadConstraints",
+                                 "InvalidAccount",
+                                 "InvalidQOS",
+                                 "AccountNotAllowed",
+                                 "QOSNotAllowed",
+                                 "QOSTimeLimit",
+                                 "AssociationTimeLimit",
+                                 "DependencyNeverSatisfied",
+                                 "ReservationDeleted",
+                                 "DeadLine"};
+  const std::string word = reason.substr(0, reason.find_first_of(" ,("));
+  if (std::find(kNever.begin(), kNever.end(), word) != kNever.end()) return true;
+  // What a single job may have. What a user or a group may have is free again when others end.
+  const bool limit = word.starts_with("QOS") || word.starts_with("Assoc");
+  const auto has = [&word](const char* part) { return word.find(part) != std::string::npos; };
+  return limit && (has("PerJob") || has("PerNode") || has("NotSatisfied") || has("QOSMin"));
+}
+
 JobPhase SlurmJob::phase() const {
   const JobPhase by_state = PhaseOf(state);
+  // It may run on for its grace time, and takes no new step.
+  if (by_state == JobPhase::kRunning && preempted) return JobPhase::kEnding;
+  if (by_state == JobPhase::kWaiting && NeverEnds(reason)) return JobPhase::kNeverStarts;
   if (by_state != JobPhase::kWaiting) return by_state;
   // squeue and scontrol write it with other signs between the words.
   std::string words = reason;
@@ -130,6 +156,11 @@ std::optional<SlurmJob> ParseJob(const std::string& text) {
   const int signal = colon == std::string::npos ? 0 : Number(exit.substr(colon + 1));
   if (signal != 0) job.exit_code = 128 + signal;
   job.restarts = Number(Field(line, "Restarts"));
+  // Of this start, not of one before. Both are of the form 2024-05-01T12:00:00.
+  const std::string preempted = Field(line, "PreemptTime");
+  job.preempted = !preempted.empty() && preempted[0] >= '0' && preempted[0] <= '9' &&
+                  preempted >= Field(line, "StartTime");
+  if (job.preempted) job.reason = "preempted";
   return job;
 }
 

@@ -23,6 +23,7 @@ enum class JobPhase {
   kCancelled,    // by somebody
   kHeld,         // until somebody releases it
   kNotStarted,   // held by Slurm itself, which could not start it: it never begins by itself
+  kNeverStarts,  // it waits for what Slurm's limits do not allow it
   kUnknown,      // a word that is not known: no verdict
 };
 /// By Slurm's word for it: "PENDING", "CANCELLED by 1000", "RUNNING+COMPLETING".
@@ -35,8 +36,13 @@ struct SlurmJob {
   std::string reason;  // why it waits: "Resources", "QOSMaxJobsPerUserLimit"
   int exit_code = 0;   // of a finished one; 128 + n of signal n
   int restarts = 0;
+  bool preempted = false;  // its nodes are promised to another job, though it may run on a while
   JobPhase phase() const;
 };
+
+/// True for a reason for which Slurm keeps a job waiting that nothing but a change of the job, or
+/// of Slurm's configuration, ends: "PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit".
+bool NeverEnds(const std::string& reason);
 
 /// Lines "ID|STATE|NODES|REASON" of squeue. Lines of another form are skipped.
 std::vector<SlurmJob> ParseQueue(const std::string& text);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -19,6 +20,7 @@ constexpr Seconds kPause{0.1};
 constexpr Seconds kFirstAsk{0.5};
 constexpr Seconds kLongestAsk{10};
 constexpr double kAskGrowth = 1.2;
+constexpr int kNeverTold = 3;  // a controller that has just started may say so at first
 
 /// Passes on what was appended to a file since the last call.
 class Tail {
@@ -38,13 +40,16 @@ class Tail {
   std::streamoff offset_ = 0;
 };
 
-/// The exit code of a job that is over; nullopt while it is not.
-std::optional<int> EndOf(const SlurmJob& job) {
+/// The exit code of a job that is over; nullopt while it is not. `stopped`: on request of this
+/// program's user.
+std::optional<int> EndOf(const SlurmJob& job, bool stopped) {
   switch (job.phase()) {
     case JobPhase::kCompleted:
     case JobPhase::kFailed:
       return job.exit_code;
     case JobPhase::kCancelled:
+      if (stopped) return 128 + SIGINT;
+      throw EnvironmentError(fmt::format("job {} was cancelled, and not by this program", job.id));
     case JobPhase::kTimeLimit:
     case JobPhase::kNodeLost:
     case JobPhase::kOutOfMemory:
@@ -69,6 +74,7 @@ int FollowJob(const std::string& id, const FollowOptions& options) {
   Seconds pause = kFirstAsk;
   auto ask_at = std::chrono::steady_clock::now();
   int stops_passed = 0;
+  int never = 0;  // how often in a row Slurm said that it cannot start
   while (true) {
     pass_on();
     for (; stops_passed < options.stops(); ++stops_passed) {
@@ -87,15 +93,21 @@ int FollowJob(const std::string& id, const FollowOptions& options) {
     const std::optional<SlurmJob> job = ShowJob(id, answered);
     std::string state = "the controller does not answer";
     if (job) {
-      state = fmt::format("{}{}", job->state,
-                          job->phase() == JobPhase::kWaiting ? " (" + job->reason + ")" : "");
+      const bool waits = job->state == "PENDING";
+      state = fmt::format("{}{}", job->state, waits ? " (" + job->reason + ")" : "");
+      never = job->phase() == JobPhase::kNeverStarts ? never + 1 : 0;
     }
     if (state != told) {
       options.on_state(fmt::format("job {}: {}", id, state));
       told = state;
       pause = kFirstAsk;
     }
-    const std::optional<int> end = job ? EndOf(*job) : std::nullopt;
+    if (never >= kNeverTold) {
+      CancelJobs({id});
+      throw EnvironmentError(
+          fmt::format("job {} can never start: Slurm says {}; it was cancelled", id, job->reason));
+    }
+    const std::optional<int> end = job ? EndOf(*job, stops_passed > 0) : std::nullopt;
     if (end || (answered && !job)) {
       pass_on();
       return end.value_or(0);

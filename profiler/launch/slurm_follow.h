@@ -14,9 +14,10 @@ struct FollowOptions {
   std::function<int()> stops;
 };
 
-/// Returns the job's exit code: 128 + n of signal n. Where the controller forgot the job before it
-/// was asked, that of its last words: 0. Throws EnvironmentError when somebody cancelled it, or its
-/// node or time was lost without a requeue.
+/// Returns the job's exit code: 128 + n of signal n; that of SIGINT when `stops` had it cancelled.
+/// Where the controller forgot the job before it was asked, that of its last words: 0. Throws
+/// EnvironmentError when another user's command cancelled it, when its node or time was lost
+/// without a requeue, and, having cancelled it, when Slurm says that it can never start.
 int FollowJob(const std::string& id, const FollowOptions& options);
 
 }  // namespace trimtab

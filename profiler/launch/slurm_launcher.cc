@@ -50,6 +50,27 @@ void EndSteps(const std::string& job, const std::string& name) {
 /// takes them for older ones, and all further steps of the job speak another protocol than srun.
 constexpr char kUnheard[] = "failed reading io init message";
 
+/// srun's words where a job takes no step for now: it is about to end or to be requeued, a node is
+/// down, or the controller is busy.
+constexpr const char* kNotNow[] = {"already completing or completed",
+                                   "Job/step already completing",
+                                   "has expired",
+                                   "Invalid job id specified",
+                                   "Requested nodes are busy",
+                                   "Required node not available",
+                                   "Job step creation temporarily",
+                                   "Unable to contact slurm controller",
+                                   "Socket timed out",
+                                   "Communication connection failure",
+                                   "Connection refused",
+                                   "Unable to confirm allocation",
+                                   "Zero Bytes were transmitted",
+                                   "Slurmd could not",
+                                   "Task launch failed on node",
+                                   "Task launch for StepId",
+                                   "credential",
+                                   "Application launch failed"};
+
 /// What slurmstepd and srun say of an end that was not the program's.
 LaunchEnd EndByLog(const std::string& log) {
   const auto says = [&log](const char* words) { return log.find(words) != std::string::npos; };
@@ -57,6 +78,10 @@ LaunchEnd EndByLog(const std::string& log) {
   if (says("DUE TO TIME LIMIT")) return LaunchEnd::kTimeLimit;
   if (says("DUE TO PREEMPTION") || says("DUE TO JOB REQUEUE")) return LaunchEnd::kPreempted;
   if (says("DUE TO NODE FAILURE") || says("Node failure on")) return LaunchEnd::kNodeLost;
+  if (says("ode configuration is not available")) return LaunchEnd::kExited;  // never
+  for (const char* words : kNotNow) {
+    if (says(words)) return LaunchEnd::kNotTaken;
+  }
   if (says("oom-kill event") || says("oom_kill event")) return LaunchEnd::kOutOfMemory;
   return LaunchEnd::kExited;
 }
@@ -72,6 +97,8 @@ LaunchEnd EndByPhase(JobPhase phase) {
       return LaunchEnd::kNodeLost;
     case JobPhase::kOutOfMemory:
       return LaunchEnd::kOutOfMemory;
+    case JobPhase::kEnding:  // for a grace time, perhaps
+      return LaunchEnd::kNotTaken;
     default:
       return LaunchEnd::kExited;
   }
@@ -159,7 +186,10 @@ class SlurmRun : public LaunchedRun {
       std::this_thread::sleep_for(kBetweenLooks);
       phase = allocation_->Refresh();
     }
-    return said != LaunchEnd::kExited ? said : EndByPhase(phase);
+    const LaunchEnd by_job = EndByPhase(phase);
+    // The job knows better why it takes no step.
+    const bool vague = said == LaunchEnd::kExited || said == LaunchEnd::kNotTaken;
+    return vague && by_job != LaunchEnd::kExited ? by_job : said;
   }
 
  private:

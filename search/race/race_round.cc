@@ -49,11 +49,12 @@ std::vector<size_t> Newcomers(const RaceRules& rules,
   int64_t failed = 0;
   for (const CandidateRecord& candidate : candidates) {
     if (!candidate.visits.empty()) ++visited;
-    if (HasFailed(candidate)) ++failed;
+    if (HasFailed(candidate) || (candidate.visits.empty() && IsSuspect(candidate))) ++failed;
   }
   std::vector<size_t> newcomers;
   for (const size_t index : OneOfEachGroupFirst(rules, candidates)) {
     if (!candidates[index].visits.empty() || HasFailed(candidates[index])) continue;
+    if (IsSuspect(candidates[index])) continue;
     const int64_t tried = visited + static_cast<int64_t>(newcomers.size());
     // One that fails is replaced by the next, up to as many again: a machine on which nothing runs
     // is found out early.
@@ -104,6 +105,21 @@ void PlanRound(const RaceRules& rules, const Race& race,
   }
 }
 
+/// A candidate that ran, to run beside those that failed: the best, unless it failed too.
+std::optional<size_t> ReferenceOf(const Race& race,
+                                  const std::vector<CandidateRecord>& candidates) {
+  const auto fit = [&](size_t index) {
+    const CandidateRecord& candidate = candidates[index];
+    return !candidate.visits.empty() && !IsSuspect(candidate) && !HasFailed(candidate) &&
+           candidate.pruned_by.empty();
+  };
+  if (race.best && fit(*race.best)) return race.best;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (fit(i)) return i;
+  }
+  return std::nullopt;
+}
+
 bool VisitedIn(const CandidateRecord& candidate, int64_t round) {
   return std::any_of(candidate.visits.begin(), candidate.visits.end(),
                      [&](const VisitRecord& visit) { return visit.round == round; });
@@ -115,6 +131,11 @@ RaceStep NextStep(const RaceRules& rules, const Race& race,
                   const std::vector<CandidateRecord>& candidates,
                   const std::vector<RoundRecord>& rounds) {
   RaceStep step;
+  const bool suspects = std::any_of(candidates.begin(), candidates.end(), IsSuspect);
+  if (suspects && !rounds.empty()) {
+    step.visit = ReferenceOf(race, candidates);
+    if (step.visit) return step;
+  }
   if (!rounds.empty()) {
     for (const int64_t id : rounds.back().candidates) {
       const auto at = std::find_if(candidates.begin(), candidates.end(),
@@ -122,6 +143,7 @@ RaceStep NextStep(const RaceRules& rules, const Race& race,
       TRIMTAB_ASSERT(at != candidates.end(), "round {} visits candidate {}", rounds.back().id, id);
       if (VisitedIn(*at, rounds.back().id) || HasFailed(*at)) continue;
       if (!at->pruned_by.empty()) continue;  // since the round began
+      if (IsSuspect(*at)) continue;          // until another has run
       step.visit = static_cast<size_t>(at - candidates.begin());
       return step;
     }
@@ -130,6 +152,12 @@ RaceStep NextStep(const RaceRules& rules, const Race& race,
   if (race.best && race.end == RaceEnd::kOpen) {
     PlanRound(rules, race, candidates, step.begin_round);
   }
+  // One that runs is enough to tell whether those failed by themselves.
+  if (suspects && !race.best && !step.begin_round.empty()) {
+    step.begin_round.erase(step.begin_round.begin() + 1, step.begin_round.end());
+  }
+  std::erase_if(step.begin_round, [&](size_t index) { return IsSuspect(candidates[index]); });
+  step.unexplained = suspects && step.begin_round.empty();
   if (step.begin_round.empty()) {
     step.end = race.end;
     return step;

@@ -16,6 +16,8 @@ struct RaceStep {
   std::optional<size_t> visit;
   std::vector<size_t> begin_round;  // the order of its visits
   RaceEnd end = RaceEnd::kOpen;
+  /// None is left to visit but candidates whose failures may be the environment's (retry.h).
+  bool unexplained = false;
 };
 
 /// `race` as judged from `candidates`, which have ApplyRace applied since; `rounds` in order.

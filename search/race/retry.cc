@@ -19,11 +19,26 @@ int64_t NeededBytes(const CandidateRecord& candidate) {
 }  // namespace
 
 bool HasFailed(const CandidateRecord& candidate) {
-  if (candidate.losses > kMostLosses) return true;
+  if (candidate.own_losses > kMostLosses) return true;
   if (candidate.failures == 0) return false;
   const bool may_pass = candidate.last_state == Name(TrialState::kCrashed) ||
                         candidate.last_state == Name(TrialState::kTimedOut);
   return !may_pass || candidate.failures >= 2;
+}
+
+bool IsSuspect(const CandidateRecord& candidate) {
+  return candidate.suspects > 0 || candidate.open_losses > kMostLosses;
+}
+
+bool EnvironmentFails(const std::vector<CandidateRecord>& candidates) {
+  int64_t suspects = 0;
+  bool ran_before = false;
+  for (const CandidateRecord& candidate : candidates) {
+    if (!IsSuspect(candidate)) continue;
+    ++suspects;
+    ran_before = ran_before || !candidate.visits.empty();
+  }
+  return suspects > 1 && ran_before;
 }
 
 double TimeLimitFactor(const CandidateRecord& candidate) {
@@ -41,7 +56,8 @@ std::vector<Hopeless> FindHopeless(const std::vector<CandidateRecord>& candidate
   if (failed == nullptr) return hopeless;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const CandidateRecord& candidate = candidates[i];
-    const bool untried = candidate.visits.empty() && !candidate.measured && candidate.failures == 0;
+    const bool untried = candidate.visits.empty() && !candidate.measured &&
+                         candidate.failures == 0 && candidate.suspects == 0;
     if (!candidate.pruned_by.empty() || !untried || candidate.prediction() == nullptr) continue;
     if (NeededBytes(candidate) < NeededBytes(*failed)) continue;
     hopeless.push_back({i, fmt::format("would need {}, and {} ran out with {}",

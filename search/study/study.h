@@ -53,8 +53,12 @@ struct CandidateRecord {
   /// What all visits say together (race.h). Without visits: the last measurement of an older study.
   std::optional<Measurement> measured;
   double measured_half_width = 0;  // of the interval of its step time, relative; 0 = not known
-  int64_t failures = 0;            // trials that failed by themselves
+  int64_t failures = 0;            // trials that failed by themselves: for want of memory, with
+                                   // figures that are no numbers, or before another trial ran
+  int64_t suspects = 0;            // trials that failed, and none has run since
   int64_t losses = 0;              // trials whose nodes went away, or were given to others
+  int64_t own_losses = 0;          // nodes that went away since it ran, before another trial ran
+  int64_t open_losses = 0;         // likewise, and no trial has run since
   std::string last_state;          // of the last that failed, or else was lost: a TrialState's name
   std::string last_message;
 
@@ -157,6 +161,10 @@ class Study {
   /// Takes in the results file, as IngestResults does, and how the attempt ended, when no line
   /// there says so already: at once, for each commit waits for the disk.
   void FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome);
+  /// The environment is to blame for failures after which no trial ran: they become
+  /// "interrupted", and are tried again. Returns the candidate's key, state and message of the
+  /// first, on one line.
+  std::string ForgiveSuspects();
   /// Takes in every finished line of the results file that is not in yet. Returns how many.
   int64_t IngestResults();
   /// Whether no worker of a killed driver is left, or the last one goes within seconds. Throws

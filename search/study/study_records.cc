@@ -15,6 +15,14 @@ namespace {
 constexpr double kLeftoverWaitSeconds = 10;
 constexpr double kWorkerWaitSeconds = 30;
 
+/// SQL: a trial ran after attempt `a` ended, so the environment was fit for it.
+constexpr char kAnotherRanSince[] =
+    "EXISTS (SELECT 1 FROM attempts d WHERE d.state = 'done' AND d.id > a.id)";
+/// SQL: the candidate of attempt `a` has not run since.
+constexpr char kNotRunSince[] =
+    "NOT EXISTS (SELECT 1 FROM attempts d WHERE d.candidate_id = a.candidate_id "
+    "AND d.state = 'done' AND d.id > a.id)";
+
 /// SQL: seconds from the making of the study to the moment in `column`.
 std::string SecondsOf(const char* column) {
   return fmt::format("(julianday({}) - (SELECT julianday(created_at) FROM study)) * 86400.0",
@@ -207,9 +215,12 @@ void Study::FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome) {
 
 /// False when the line is of another study, or in already.
 bool Study::StoreResult(const TrialResult& result) {
+  if (result.state == TrialState::kInterrupted) return false;  // it never began
+  // A failure that was forgiven stays so.
   Statement query = database_->Prepare(
-      "SELECT id FROM attempts WHERE token = ?1 AND state IN ('running', 'interrupted')");
-  if (!query.Bind(1, result.attempt).Step()) return false;
+      "SELECT id FROM attempts WHERE token = ?1 AND "
+      "(state = 'running' OR (state = 'interrupted' AND ?2 <> 'failed'))");
+  if (!query.Bind(1, result.attempt).Bind(2, Name(result.state)).Step()) return false;
   const int64_t attempt = query.Int(0);
   database_
       ->Prepare("UPDATE attempts SET state = ?2, message = ?3, finished_at = " TRIMTAB_SQL_NOW
@@ -229,6 +240,23 @@ bool Study::StoreResult(const TrialResult& result) {
       .Bind(6, ToJson(measurement).dump())
       .Run();
   return true;
+}
+
+std::string Study::ForgiveSuspects() {
+  const std::string suspect = fmt::format(
+      "a.state IN ('crashed', 'timed_out', 'failed', 'lost') AND NOT {}", kAnotherRanSince);
+  std::string first;
+  database_->Transaction([&] {
+    Statement query = database_->Prepare(
+        fmt::format("SELECT c.key, a.state, a.message FROM attempts a "
+                    "JOIN candidates c ON c.id = a.candidate_id WHERE {} ORDER BY a.id LIMIT 1",
+                    suspect));
+    if (query.Step()) {
+      first = fmt::format("{}: {}: {}", query.Text(0), query.Text(1), query.Text(2));
+    }
+    database_->Execute("UPDATE attempts AS a SET state = 'interrupted' WHERE " + suspect);
+  });
+  return first;
 }
 
 int64_t Study::IngestResults() {
@@ -258,16 +286,22 @@ int64_t Study::Recover() {
 std::vector<CandidateRecord> Study::Candidates() const {
   std::vector<CandidateRecord> candidates;
   // A failure is what ended a trial without a measurement, other than the user, a kill, or the
-  // loss of its nodes.
-  Statement query = database_->Prepare(R"sql(
+  // loss of its nodes. Where another candidate ran afterwards, it was not the environment's.
+  Statement query = database_->Prepare(fmt::format(R"sql(
     SELECT c.id, c.key, c.run, c.pruned_by, c.pruned_why, closed.detail, dry.detail,
            (SELECT m.detail FROM measurements m JOIN attempts a ON a.id = m.attempt_id
             WHERE a.candidate_id = c.id ORDER BY a.id DESC LIMIT 1),
            (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
-            AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted', 'lost',
-                                'preempted')),
+            AND (a.state IN ('out_of_memory', 'numeric')
+                 OR (a.state IN ('crashed', 'timed_out', 'failed') AND {0}))),
+           (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
+            AND a.state IN ('crashed', 'timed_out', 'failed') AND NOT {0}),
            (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
             AND a.state IN ('lost', 'preempted')),
+           (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
+            AND a.state = 'lost' AND {1} AND {0}),
+           (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
+            AND a.state = 'lost' AND {1} AND NOT {0}),
            last.state, last.message
     FROM candidates c
     LEFT JOIN predictions closed ON closed.candidate_id = c.id AND closed.tier = 'closed_form'
@@ -276,7 +310,8 @@ std::vector<CandidateRecord> Study::Candidates() const {
            (SELECT a.id FROM attempts a WHERE a.candidate_id = c.id
             AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted')
             ORDER BY a.state IN ('lost', 'preempted'), a.id DESC LIMIT 1)
-    ORDER BY c.id)sql");
+    ORDER BY c.id)sql",
+                                                   kAnotherRanSince, kNotRunSince));
   const auto measurement = [this](const std::string& text, const std::string& key) {
     return measurements_.Of(
         text, [&](const nlohmann::json& json) { return BelievableMeasurement(json, key); });
@@ -306,9 +341,12 @@ std::vector<CandidateRecord> Study::Candidates() const {
       }
       if (!query.IsNull(7)) candidate.measured = measurement(query.Text(7), candidate.key);
       candidate.failures = query.Int(8);
-      candidate.losses = query.Int(9);
-      candidate.last_state = query.Text(10);
-      candidate.last_message = query.Text(11);
+      candidate.suspects = query.Int(9);
+      candidate.losses = query.Int(10);
+      candidate.own_losses = query.Int(11);
+      candidate.open_losses = query.Int(12);
+      candidate.last_state = query.Text(13);
+      candidate.last_message = query.Text(14);
     }
     if (schema_version() < 3) return candidates;
     Statement visits = database_->Prepare(

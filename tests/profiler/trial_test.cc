@@ -18,6 +18,11 @@
 namespace trimtab {
 namespace {
 
+constexpr char kStart[] =
+    "read visit id\n"
+    "printf '{\"schema_version\":1,\"attempt\":\"%s\",\"state\":\"started\"}\\n' \"$id\" >> "
+    "\"$4\"\n";
+
 /// Trials whose child is a shell script: $2 is the config, $4 the results file; "visit ID" comes on
 /// stdin.
 class TrialTest : public ::testing::Test {
@@ -41,11 +46,18 @@ class TrialTest : public ::testing::Test {
   }
 
   static ProcessTrialRunner Runner(const std::string& script, int64_t parked_bytes = 0) {
-    return ProcessTrialRunner(
-        {.program = "/bin/sh", .arguments = {script}, .parked_bytes = parked_bytes});
+    return ProcessTrialRunner({.program = "/bin/sh",
+                               .arguments = {script},
+                               .parked_bytes = parked_bytes,
+                               .first_retry_s = 0.01});
   }
 
+  /// Of a worker whose ranks have met.
   TrialOutcome Run(const std::string& script, double time_limit_s = 20) {
+    return RunAll(kStart + script, time_limit_s);
+  }
+  /// Of a worker that does nothing but what the script says.
+  TrialOutcome RunAll(const std::string& script, double time_limit_s = 20) {
     const std::string path = folder_ + "/script.sh";
     std::ofstream(path) << script;
     TrialRequest request = Request();
@@ -72,7 +84,6 @@ class TrialTest : public ::testing::Test {
 };
 
 constexpr char kWriteOutOfMemory[] =
-    "read visit id\n"
     "printf '{\"schema_version\":1,\"attempt\":\"%s\",\"state\":\"out_of_memory\","
     "\"message\":\"needs 9 GiB\"}\\n' \"$id\" >> \"$4\"\n";
 
@@ -100,6 +111,42 @@ TEST_F(TrialTest, AFailureHasItsExitCode) {
   EXPECT_EQ(outcome.state, TrialState::kFailed);
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_EQ(outcome.message, "exit code 3 without a result; it last said: bad config");
+}
+
+TEST_F(TrialTest, WhatDoesNotBeginIsNoFaultOfItsCandidate) {
+  for (const char* end : {"exit 1", "kill -SEGV $$", "exit 127", "kill -KILL $$"}) {
+    SetUp();
+    const TrialOutcome outcome =
+        RunAll(std::string("echo x >> \"$2.tries\"\n"
+                           "echo \"srun: unrecognized option '--x'\" >&2\n"
+                           "echo 'Try \"srun --help\" for more information' >&2\n") +
+               end);
+    EXPECT_EQ(outcome.state, TrialState::kInterrupted) << end;
+    EXPECT_EQ(outcome.message, "srun: unrecognized option '--x'");
+    EXPECT_GT(std::filesystem::file_size(folder_ + "/results.run.json.tries"), 2u)
+        << "it is tried again";
+  }
+}
+
+TEST_F(TrialTest, ALauncherThatRecoversStartsTheTrial) {
+  const TrialOutcome outcome = RunAll(std::string("echo x >> \"$2.tries\"\n"
+                                                  "[ $(wc -l < \"$2.tries\") -gt 2 ] || exit 1\n") +
+                                      kStart + kWriteOutOfMemory);
+  EXPECT_EQ(outcome.state, TrialState::kOutOfMemory) << outcome.message;
+}
+
+TEST_F(TrialTest, AWorkerThatFindsNoDeviceNeverBegan) {
+  const TrialOutcome outcome = RunAll(
+      "read visit id\n"
+      "printf '{\"schema_version\":1,\"attempt\":\"%s\",\"state\":\"interrupted\","
+      "\"message\":\"no GPU\"}\\n' \"$id\" >> \"$4\"\n"
+      "exit 1\n");
+  EXPECT_EQ(outcome.state, TrialState::kInterrupted);
+  EXPECT_EQ(outcome.message, "no GPU");
+}
+
+TEST_F(TrialTest, ATrialThatHangsBeforeItBeginsIsNoFaultOfItsCandidate) {
+  EXPECT_EQ(RunAll("sleep 30\n", 1).state, TrialState::kInterrupted);
 }
 
 TEST_F(TrialTest, OnlyThisTrialsOutputIsQuoted) {

@@ -16,6 +16,7 @@
 #include "profiler/launch/command_output.h"
 #include "profiler/launch/launcher.h"
 #include "profiler/launch/slurm_allocation.h"
+#include "tests/profiler/launch/fake_slurm.h"
 
 namespace trimtab {
 namespace {
@@ -60,6 +61,31 @@ TEST(SlurmWords, AJobTellsItsEnd) {
   EXPECT_FALSE(ParseJob("no such job").has_value());
 }
 
+TEST(SlurmWords, SomeReasonsNeverEnd) {
+  for (const char* reason :
+       {"PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints",
+        "InvalidAccount", "InvalidQOS", "QOSMaxWallDurationPerJobLimit", "AssocMaxNodePerJobLimit",
+        "AssocMaxCpuMinutesPerJobLimit", "QOSMinGRES", "DependencyNeverSatisfied"}) {
+    EXPECT_TRUE(NeverEnds(reason)) << reason;
+    EXPECT_EQ((SlurmJob{.id = "1", .state = "PENDING", .reason = reason}.phase()),
+              JobPhase::kNeverStarts);
+  }
+  for (const char* reason :
+       {"", "None", "Resources", "Priority", "AssocMaxJobsLimit", "AssocGrpCpuLimit",
+        "QOSMaxJobsPerUserLimit", "ReqNodeNotAvail,_UnavailableNodes:n[1-2]", "JobHeldUser",
+        "PartitionDown", "BeginTime", "Licenses"}) {
+    EXPECT_FALSE(NeverEnds(reason)) << reason;
+  }
+}
+
+// It runs on for the partition's grace time, and takes no step.
+TEST(SlurmWords, AJobThatIsPreemptedIsEnding) {
+  const std::string running = "JobId=7 JobState=RUNNING Restarts=1 StartTime=2024-05-01T12:00:00 ";
+  EXPECT_EQ(ParseJob(running + "PreemptTime=2024-05-01T12:30:00")->phase(), JobPhase::kEnding);
+  EXPECT_EQ(ParseJob(running + "PreemptTime=2024-05-01T11:30:00")->phase(), JobPhase::kRunning);
+  EXPECT_EQ(ParseJob(running + "PreemptTime=None")->phase(), JobPhase::kRunning);
+}
+
 TEST(CommandOutput, HasBothStreamsAndTheExitCode) {
   const CommandOutput output =
       ReadCommand({"sh", "-c", "echo out; echo error >&2; echo $LC_ALL; exit 3"}, 10);
@@ -78,38 +104,6 @@ TEST(CommandOutput, IsLimitedInTimeAndSize) {
   EXPECT_EQ(loud.exit_code, 0);
   EXPECT_EQ(loud.out.size(), size_t{1} << 20);
 }
-
-/// Slurm's commands as scripts that a test writes.
-class FakeSlurm : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "fake_slurm_" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    path_ = std::getenv("PATH");
-    setenv("PATH", (folder_ + ":" + path_).c_str(), 1);
-    setenv("FAKE", folder_.c_str(), 1);
-    Command("scancel", "echo \"$@\" >> $FAKE/cancelled");
-    Command("squeue", "true");
-  }
-  void TearDown() override { setenv("PATH", path_.c_str(), 1); }
-
-  void Command(const std::string& name, const std::string& script) const {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-  }
-  int Count(const std::string& file) const {
-    std::ifstream lines(folder_ + "/" + file);
-    int count = 0;
-    for (std::string line; std::getline(lines, line);) ++count;
-    return count;
-  }
-
-  std::string folder_;
-  std::string path_;
-};
 
 TEST_F(FakeSlurm, ARefusedJobIsSlurmsOwnWords) {
   Command("sbatch", "echo 'sbatch: error: invalid account' >&2; exit 1");
@@ -195,6 +189,34 @@ TEST_F(FakeSlurm, AJobThatNeverStartsIsGivenUpWithItsReason) {
     EXPECT_STREQ(error.what(),
                  "job 6 is PENDING (QOSMaxJobsPerUserLimit): no nodes within pending-limit=0.01");
   }
+}
+
+TEST_F(FakeSlurm, AJobThatCanNeverStartIsCancelledWithSlurmsReason) {
+  Command("sbatch", "echo 6");
+  Command("scontrol", "echo 'JobId=6 JobState=PENDING Reason=PartitionTimeLimit'");
+  SlurmAllocation allocation(SlurmAllocation::Request{.name = "name", .command = {"sbatch"}});
+  EXPECT_FALSE(allocation.Ready()) << "a controller that has just started may say so";
+  EXPECT_EQ(allocation.reason(), "job 6 is PENDING (PartitionTimeLimit)");
+  try {
+    while (!allocation.Ready()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    FAIL() << "it started";
+  } catch (const EnvironmentError& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("job 6 can never start: Slurm says PartitionTimeLimit"),
+        std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(Count("cancelled"), 1);
+}
+
+TEST_F(FakeSlurm, AJobThatRunsAgainLostWhatRanThere) {
+  Command("sbatch", "echo 6");
+  Command("scontrol", "echo 'JobId=6 JobState=RUNNING Restarts=0'");
+  SlurmAllocation allocation(SlurmAllocation::Request{.name = "name", .command = {"sbatch"}});
+  EXPECT_EQ(allocation.Refresh(), JobPhase::kRunning);
+  Command("scontrol", "echo 'JobId=6 JobState=RUNNING Restarts=1'");
+  EXPECT_EQ(allocation.Refresh(), JobPhase::kPreempted);
+  EXPECT_EQ(allocation.Refresh(), JobPhase::kRunning);
 }
 
 // Slow nodes are better than none.
@@ -289,6 +311,20 @@ TEST_F(FakeSteps, SayHowTheyEnded) {
   EXPECT_EQ(RunOnce(*launcher, "echo 'Detected 1 oom-kill event(s) in StepId=6.0'; exit 137"),
             LaunchEnd::kOutOfMemory);
   EXPECT_EQ(Count("sent"), 1) << "one job holds the nodes of all";
+}
+
+TEST_F(FakeSteps, AJobThatTakesNoStepJustNowIsNotGivenUp) {
+  const auto launcher = MakeLauncher("slurm", {});
+  for (const char* words :
+       {"Unable to create step for job 6: Job/step already completing or completed",
+        "Unable to create step for job 6: Required node not available (down, drained or reserved)",
+        "Unable to contact slurm controller (connect failure)", "Slurm job 6 has expired"}) {
+    EXPECT_EQ(RunOnce(*launcher, fmt::format("echo 'srun: error: {}' >&2; exit 1", words)),
+              LaunchEnd::kNotTaken)
+        << words;
+  }
+  EXPECT_EQ(RunOnce(*launcher, "echo \"srun: unrecognized option '--x'\" >&2; exit 1"),
+            LaunchEnd::kExited);
 }
 
 TEST_F(FakeSteps, TakeTheJobsWordWhereTheySayNothing) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace trimtab {
 namespace {
 
@@ -42,10 +44,26 @@ TEST(Retry, ACrashAndATimeOutAreTriedOnceMore) {
 TEST(Retry, LostNodesAreNotTheCandidatesFault) {
   CandidateRecord candidate = Predicted(1);
   candidate.last_state = Name(TrialState::kLost);
-  candidate.losses = kMostLosses;
-  EXPECT_FALSE(HasFailed(candidate));
-  ++candidate.losses;
-  EXPECT_TRUE(HasFailed(candidate));
+  candidate.losses = 2 * kMostLosses;  // preempted
+  candidate.open_losses = kMostLosses;
+  EXPECT_FALSE(IsSuspect(candidate));
+  ++candidate.open_losses;
+  EXPECT_TRUE(IsSuspect(candidate));
+  EXPECT_FALSE(HasFailed(candidate)) << "the others may lose theirs too";
+  candidate.own_losses = std::exchange(candidate.open_losses, 0);
+  EXPECT_TRUE(HasFailed(candidate)) << "another ran";
+}
+
+TEST(Retry, WhatMayBeTheEnvironmentsFaultIsSuspectedOnly) {
+  std::vector<CandidateRecord> candidates = {Predicted(1), Predicted(1), Predicted(1)};
+  candidates[0].suspects = 1;
+  candidates[0].last_state = Name(TrialState::kFailed);
+  EXPECT_TRUE(IsSuspect(candidates[0]));
+  EXPECT_FALSE(HasFailed(candidates[0]));
+  candidates[1].suspects = 1;
+  EXPECT_FALSE(EnvironmentFails(candidates)) << "neither ran before";
+  candidates[1].visits.emplace_back();
+  EXPECT_TRUE(EnvironmentFails(candidates));
 }
 
 TEST(Retry, OutOfMemoryRulesOutWhoNeedsAsMuch) {
