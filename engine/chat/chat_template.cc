@@ -117,6 +117,7 @@ ChatTemplate::ChatTemplate(std::string name, const ChatFormat& format, const Tok
   }
   tool_format_ = ToolFormatOf(all);
   takes_tools_ = all.find("tools") != std::string::npos;
+  knows_developer_ = all.find("developer") != std::string::npos;
   thinks_ = all.find("<think>") != std::string::npos || all.find("</think>") != std::string::npos;
   ends_ = FindEnds();
 }

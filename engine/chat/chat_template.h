@@ -58,6 +58,8 @@ class ChatTemplate {
   ToolFormat tool_format() const { return tool_format_; }
   /// True if the template writes `tools`.
   bool takes_tools() const { return takes_tools_; }
+  /// True if the template names the role "developer", OpenAI's newer word for "system".
+  bool knows_developer() const { return knows_developer_; }
   /// True if answers may begin with a thought between <think> and </think>.
   bool thinks() const { return thinks_; }
 
@@ -87,6 +89,7 @@ class ChatTemplate {
   std::vector<std::string> special_names_;
   ToolFormat tool_format_ = ToolFormat::kNone;
   bool takes_tools_ = false;
+  bool knows_developer_ = false;
   bool thinks_ = false;
   Ends ends_;
 };

@@ -64,8 +64,19 @@ size_t Overlap(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-TextStream::TextStream(std::vector<std::string> stops) : stops_(std::move(stops)) {
+TextStream::TextStream(std::vector<std::string> stops, StopText found)
+    : stops_(std::move(stops)), keep_stop_(found == StopText::kKept) {
   for (const std::string& stop : stops_) TRIMTAB_ASSERT(!stop.empty(), "an empty stop string");
+}
+
+size_t TextStream::EndAt(size_t found) const {
+  size_t end = found;
+  for (const std::string& stop : stops_) {
+    // Of those that begin together the shortest was whole first.
+    const bool here = keep_stop_ && pending_.compare(found, stop.size(), stop) == 0;
+    if (here && (end == found || found + stop.size() < end)) end = found + stop.size();
+  }
+  return end;
 }
 
 std::string TextStream::TakeCertain() {
@@ -79,7 +90,7 @@ std::string TextStream::TakeCertain() {
   const size_t certain = pending_.size() - held;
   if (found != std::string::npos && found <= certain) {
     stopped_ = true;
-    pending_.resize(found);
+    pending_.resize(EndAt(found));
     return std::exchange(pending_, "");
   }
   std::string text = pending_.substr(0, certain);
@@ -106,7 +117,7 @@ std::string TextStream::Finish() {
       stopped_ = true;
       end = std::min(end, found);
     }
-    text += pending_.substr(0, end);
+    text += pending_.substr(0, stopped_ ? EndAt(end) : end);
   }
   pending_.clear();
   return text;

@@ -167,19 +167,20 @@ class EngineTarget : public LoadTarget {
     generation.prompt = prompt;
     generation.max_tokens = request.output_tokens;
     generation.sampling.seed = request.seed;
-    auto taken = loop_.Submit(std::move(generation));
+    auto taken = loop_.Submit({std::move(generation)});
     if (const auto* refusal = std::get_if<Refusal>(&taken)) {
       outcome.failure = refusal->reason;
       return outcome;
     }
     Ticket& ticket = *std::get<std::unique_ptr<Ticket>>(taken);
     for (bool ended = false; !ended;) {
-      const Ticket::News news =
-          ticket.Wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
-      outcome.tokens += std::ssize(news.tokens);
-      if (!news.tokens.empty()) outcome.arrivals_s.push_back(Now());
-      outcome.failure = news.failure;
-      ended = news.ended();
+      for (const Ticket::News& news :
+           ticket.Wait(std::chrono::steady_clock::now() + std::chrono::hours(1))) {
+        outcome.tokens += std::ssize(news.tokens);
+        if (!news.tokens.empty()) outcome.arrivals_s.push_back(Now());
+        outcome.failure = news.failure;
+        ended = news.ended();
+      }
     }
     return outcome;
   }

@@ -10,7 +10,7 @@
 #include "engine/chat/chat_template.h"
 #include "engine/infer/engine.h"
 #include "tools/command.h"
-#include "tools/serve/answer.h"
+#include "tools/serve/reply/answer.h"
 #include "tools/serving_flags.h"
 #include "tools/signals.h"
 
@@ -113,12 +113,12 @@ class ChatCommand : public Command {
 
   /// Prints the answer while it grows; Ctrl-C ends it where it is.
   std::string Stream(RequestId id, std::vector<std::string> stops) {
-    trimtab::Answer answer(*tokenizer_, std::move(stops), /*trim_start=*/true);
+    trimtab::Answer answer(*tokenizer_, {.stops = std::move(stops), .trim_start = true});
     std::string whole;
     CatchStopSignals(StopNotice::kNone);
     while (!answer.ended() && RequestedStop() == StopLevel::kNone) {
       for (const RequestUpdate& update : engine_->Step()) {
-        const std::string text = answer.Add(update.tokens, update.finish);
+        const std::string text = answer.Add(update.tokens, update.finish).content;
         Print(text);
         whole += text;
         if (update.failure.empty()) continue;

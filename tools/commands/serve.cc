@@ -9,6 +9,7 @@
 #include "tools/command.h"
 #include "tools/serve/address.h"
 #include "tools/serve/api_key.h"
+#include "tools/serve/cors.h"
 #include "tools/serve/http_server.h"
 #include "tools/serving_flags.h"
 #include "tools/signals.h"
@@ -22,7 +23,7 @@ class ServeCommand : public Command {
  public:
   std::string name() const override { return "serve"; }
   std::string summary() const override {
-    return "answer completions and chats over HTTP, as OpenAI's API does";
+    return "answer completions, chats and embeddings over HTTP, as OpenAI's API";
   }
 
   void Declare(FlagSet& flags) override {
@@ -32,8 +33,7 @@ class ServeCommand : public Command {
     flags.Text("--name", name_, "what clients call the model; if left out, its own name");
     flags.Text("--chat-template", template_,
                "how conversations are written: a file with a Jinja template, or chatml, gemma, "
-               "llama-2, llama-3 or plain; if left "
-               "out, the one that came with the model");
+               "llama-2, llama-3 or plain; if left out, the one that came with the model");
     flags.Integer("--max-requests", options_.max_requests, 1, 4096,
                   "requests that are answered or wait at once; more are refused");
     flags.Bytes("--max-body", options_.max_body_bytes, "size of a request at most");
@@ -41,11 +41,19 @@ class ServeCommand : public Command {
                  "seconds after which an unfinished answer is abandoned");
     flags.Text("--api-key-file", key_file_,
                "file with the key that clients must send as 'Authorization: Bearer KEY'");
+    flags.Text("--cors-origin", options_.cors_origin,
+               "origin whose pages may use the server, as https://chat.example; *: all");
+    flags.Choice("--pooling", pooling_, {"mean", "last"},
+                 "what embeddings are made of: the mean of all states, or the last one");
+    flags.Switch("--strict", strict_,
+                 "refuse fields of requests that are unknown; otherwise they are ignored, and named "
+                 "in the header X-Trimtab-Ignored");
   }
 
   int Run(const OutputOptions& output) override {
     if (!key_file_.empty()) options_.api_key = ReadApiKey(key_file_);
     options_.host = HostOf(options_.host);
+    RequireOrigin(options_.cors_origin);
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = serving_.OpenTokenizerOf(*weights);
     ServedModel model = {.name = name_.empty() ? weights->model().name : name_,
@@ -56,11 +64,15 @@ class ServeCommand : public Command {
     model.chat = chat.get();
     const auto grammars = std::make_shared<GrammarCompiler>(
         std::make_shared<const TokenVocabulary>(*tokenizer, weights->model().vocab_size));
+    model.grammars = grammars.get();
     if (serving_.Follows(*weights, nullptr, std::nullopt, grammars)) return 0;
     const std::unique_ptr<Engine> engine =
         serving_.OpenEngine(*weights, nullptr, std::nullopt, grammars);
     model.limits = engine->limits();
     model.vocab_size = engine->vocab_size();
+    model.embedding_size = weights->model().hidden_size;
+    model.pooling = pooling_ == "mean" ? Pooling::kMean : Pooling::kLast;
+    model.strict = strict_;
     LogInfo("{}: {}", model.name,
             chat == nullptr ? "completions only, " + model.no_chat
                             : fmt::format("completions, and chats as '{}'", chat->name()));
@@ -91,6 +103,8 @@ class ServeCommand : public Command {
   std::string name_;
   std::string template_;
   std::string key_file_;
+  std::string pooling_ = "mean";
+  bool strict_ = false;
 };
 
 }  // namespace

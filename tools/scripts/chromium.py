@@ -30,7 +30,7 @@ class Browser:
             ["sh", "-c", f'exec "$@" 3<&{read_commands} 4>&{write_answers}', "sh", find(),
              "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
              "--no-first-run", "--disable-background-networking", "--disable-component-update",
-             "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND",
+             "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
              f"--user-data-dir={folder}/profile", "--remote-debugging-pipe", "about:blank"],
             pass_fds=(read_commands, write_answers), env={**os.environ, "HOME": str(folder)},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -78,7 +78,7 @@ class Browser:
 
 
 class Page:
-    """One file, opened in a tab of its own and drawn."""
+    """One file, or the page of an address, opened in a tab of its own and drawn."""
 
     def __init__(self, browser, path, width=1280, height=900, dark=False, scripts=True,
                  media="screen"):
@@ -93,7 +93,7 @@ class Page:
         self.send("Emulation.setEmulatedMedia", media=media, features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.send("Emulation.setScriptExecutionDisabled", value=not scripts)
-        self.url = pathlib.Path(path).resolve().as_uri()
+        self.url = path if "://" in path else pathlib.Path(path).resolve().as_uri()
         self.send("Page.navigate", url=self.url)
         self._wait("document.readyState === 'complete'")
         if scripts:

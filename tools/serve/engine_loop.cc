@@ -3,29 +3,36 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "engine/base/signals_blocked.h"
 
 namespace trimtab {
 
-/// What the loop tells one request's thread. Guarded by Shared::mutex.
+/// What the loop tells the thread of one ticket. Guarded by Shared::mutex.
 struct Ticket::Mailbox {
-  RequestId id = -1;
-  GenerationRequest request;  // until the engine has it
-  bool decided = false;       // taken or refused
-  Refusal refusal;            // when refused
-  News news;
+  std::vector<GenerationRequest> requests;  // until the engine has them
+  std::vector<RequestId> ids;               // of those that the engine has taken
+  bool decided = false;                     // taken or refused
+  Refusal refusal;                          // when refused
+  std::vector<News> news;                   // of each request
+  std::set<size_t> changed;                 // those that have any
   std::condition_variable arrived;
 };
 
 /// What the loop and its tickets share.
 struct Ticket::Shared {
+  struct Running {
+    std::shared_ptr<Mailbox> mailbox;
+    size_t request;
+  };
+
   mutable std::mutex mutex;
   std::condition_variable work;
   std::deque<std::shared_ptr<Mailbox>> submitted;
   std::vector<RequestId> aborted;
-  std::map<RequestId, std::shared_ptr<Mailbox>> running;
+  std::map<RequestId, Running> running;
   EngineMetrics metrics;
   std::string cancelled;  // why nothing runs any more
   std::string failure;    // of the engine
@@ -33,9 +40,10 @@ struct Ticket::Shared {
 
   /// Ends every request with `why`. The mutex is held.
   void EndAll(const std::string& why) {
-    for (const auto& [id, mailbox] : running) {
-      mailbox->news.failure = why;
-      mailbox->arrived.notify_one();
+    for (const auto& [id, each] : running) {
+      each.mailbox->news[each.request].failure = why;
+      each.mailbox->changed.insert(each.request);
+      each.mailbox->arrived.notify_one();
     }
     running.clear();
     for (const auto& mailbox : submitted) {
@@ -52,17 +60,29 @@ Ticket::Ticket(std::shared_ptr<Shared> loop, std::shared_ptr<Mailbox> mailbox)
 
 Ticket::~Ticket() {
   const std::lock_guard lock(loop_->mutex);
-  if (loop_->running.erase(mailbox_->id) == 0) return;
-  loop_->aborted.push_back(mailbox_->id);
+  for (const RequestId id : mailbox_->ids) {
+    if (loop_->running.erase(id) > 0) loop_->aborted.push_back(id);
+  }
   loop_->work.notify_one();
 }
 
-Ticket::News Ticket::Wait(std::chrono::steady_clock::time_point deadline) {
+std::vector<Ticket::News> Ticket::Wait(std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(loop_->mutex);
-  mailbox_->arrived.wait_until(
-      lock, deadline, [&] { return !mailbox_->news.tokens.empty() || mailbox_->news.ended(); });
-  News& kept = mailbox_->news;
-  return {std::exchange(kept.tokens, {}), kept.finish, kept.failure};
+  mailbox_->arrived.wait_until(lock, deadline, [&] { return !mailbox_->changed.empty(); });
+  std::vector<News> news;
+  for (const size_t i : std::exchange(mailbox_->changed, {})) {
+    news.push_back(std::exchange(mailbox_->news[i], {}));
+    news.back().request = i;
+  }
+  return news;
+}
+
+void Ticket::Abort(size_t request) {
+  const std::lock_guard lock(loop_->mutex);
+  const RequestId id = mailbox_->ids.at(request);
+  if (loop_->running.erase(id) == 0) return;
+  loop_->aborted.push_back(id);
+  loop_->work.notify_one();
 }
 
 EngineLoop::EngineLoop(Engine& engine)
@@ -84,9 +104,11 @@ EngineLoop::~EngineLoop() {
   thread_.join();
 }
 
-std::variant<std::unique_ptr<Ticket>, Refusal> EngineLoop::Submit(GenerationRequest request) {
+std::variant<std::unique_ptr<Ticket>, Refusal> EngineLoop::Submit(
+    std::vector<GenerationRequest> requests) {
   auto mailbox = std::make_shared<Ticket::Mailbox>();
-  mailbox->request = std::move(request);
+  mailbox->news.resize(requests.size());
+  mailbox->requests = std::move(requests);
   std::unique_lock lock(shared_->mutex);
   if (!shared_->failure.empty()) return Refusal{shared_->failure};
   if (!shared_->cancelled.empty()) return Refusal{shared_->cancelled};
@@ -116,6 +138,20 @@ std::string EngineLoop::failure() const {
   return shared_->failure;
 }
 
+void EngineLoop::Take(Ticket::Mailbox& mailbox) {
+  for (GenerationRequest& request : mailbox.requests) {
+    auto outcome = engine_.AddRequest(std::move(request));
+    if (const auto* id = std::get_if<RequestId>(&outcome)) {
+      mailbox.ids.push_back(*id);
+      continue;
+    }
+    mailbox.refusal = std::get<Refusal>(std::move(outcome));
+    for (const RequestId id : std::exchange(mailbox.ids, {})) engine_.Abort(id);
+    break;
+  }
+  mailbox.requests.clear();
+}
+
 void EngineLoop::Run() {
   Ticket::Shared& shared = *shared_;
   std::unique_lock lock(shared.mutex);
@@ -129,12 +165,9 @@ void EngineLoop::Run() {
     while (!shared.leaving) {
       for (const RequestId id : std::exchange(shared.aborted, {})) engine_.Abort(id);
       for (const auto& mailbox : std::exchange(shared.submitted, {})) {
-        auto outcome = engine_.AddRequest(std::move(mailbox->request));
-        if (const auto* id = std::get_if<RequestId>(&outcome)) {
-          mailbox->id = *id;
-          shared.running[*id] = mailbox;
-        } else {
-          mailbox->refusal = std::get<Refusal>(std::move(outcome));
+        Take(*mailbox);
+        for (size_t i = 0; i < mailbox->ids.size(); ++i) {
+          shared.running[mailbox->ids[i]] = {mailbox, i};
         }
         mailbox->decided = true;
         told.push_back(mailbox);
@@ -153,10 +186,14 @@ void EngineLoop::Run() {
       for (RequestUpdate& update : updates) {
         const auto found = shared.running.find(update.id);
         if (found == shared.running.end()) continue;  // aborted meanwhile
-        const std::shared_ptr<Ticket::Mailbox> mailbox = found->second;
-        std::ranges::move(update.tokens, std::back_inserter(mailbox->news.tokens));
-        mailbox->news.failure = std::move(update.failure);
-        if (mailbox->news.failure.empty()) mailbox->news.finish = update.finish;
+        const auto [mailbox, request] = found->second;
+        Ticket::News& news = mailbox->news[request];
+        std::ranges::move(update.tokens, std::back_inserter(news.tokens));
+        std::ranges::move(update.prompt, std::back_inserter(news.prompt));
+        if (!update.embedding.empty()) news.embedding = std::move(update.embedding);
+        news.failure = std::move(update.failure);
+        if (news.failure.empty()) news.finish = update.finish;
+        mailbox->changed.insert(request);
         if (update.finish != FinishReason::kNone) shared.running.erase(found);
         told.push_back(mailbox);
       }

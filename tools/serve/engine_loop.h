@@ -16,22 +16,28 @@
 
 namespace trimtab {
 
-/// A request that an EngineLoop took. One thread may wait for it. A ticket that goes away before
-/// its request has ended aborts it.
+/// Requests that an EngineLoop took together. One thread may wait for them. A ticket that goes away
+/// before its requests have ended aborts them.
 class Ticket {
  public:
   ~Ticket();
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
 
+  /// What a request has brought since the last call.
   struct News {
-    std::vector<SampledToken> tokens;  // since the last call
+    size_t request = 0;                // its place among those that were submitted together
+    std::vector<SampledToken> tokens;  // new ones
+    std::vector<SampledToken> prompt;  // as RequestUpdate's
+    std::vector<float> embedding;      // as RequestUpdate's
     FinishReason finish = FinishReason::kNone;
     std::string failure;  // why nothing more will come; empty while all is well
     bool ended() const { return finish != FinishReason::kNone || !failure.empty(); }
   };
-  /// What came since the last call; waits for something until `deadline`.
-  News Wait(std::chrono::steady_clock::time_point deadline);
+  /// Waits for news until `deadline`. Returns at most one entry per request.
+  std::vector<News> Wait(std::chrono::steady_clock::time_point deadline);
+  /// Ends one of the requests, of which no more news are wanted.
+  void Abort(size_t request);
 
  private:
   friend class EngineLoop;
@@ -53,8 +59,9 @@ class EngineLoop {
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
 
-  /// Waits until the engine has taken or refused the request: at most a step.
-  std::variant<std::unique_ptr<Ticket>, Refusal> Submit(GenerationRequest request);
+  /// Waits until the engine has taken all of the requests or refused one of them, and thereby all:
+  /// at most a step.
+  std::variant<std::unique_ptr<Ticket>, Refusal> Submit(std::vector<GenerationRequest> requests);
   /// Aborts everything and refuses what comes: `why` is what tickets then say.
   void Cancel(const std::string& why);
 
@@ -65,6 +72,8 @@ class EngineLoop {
 
  private:
   void Run();
+  /// Gives the engine the requests of a ticket: all of them or none.
+  void Take(Ticket::Mailbox& mailbox);
 
   Engine& engine_;
   std::shared_ptr<Ticket::Shared> shared_;

@@ -10,24 +10,26 @@
 
 #include "engine/base/log.h"
 #include "engine/base/signals_blocked.h"
-#include "tools/serve/answer.h"
+#include "tools/serve/api/tokenize.h"
 #include "tools/serve/connection_threads.h"
-#include "tools/serve/counted.h"
+#include "tools/serve/cors.h"
 #include "tools/serve/end_reading.h"
-#include "tools/serve/engine_loop.h"
+#include "tools/serve/generation.h"
+#include "tools/serve/ignored_fields.h"
+#include "tools/serve/openapi.h"
+#include "tools/serve/page/chat_page.h"
+#include "tools/serve/reply/json_text.h"
 #include "tools/serve/request_head.h"
-#include "tools/serve/server_stats.h"
+#include "tools/serve/routes.h"
+#include "tools/version.h"
 
 namespace trimtab {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using httplib::Request;
 using httplib::Response;
 using nlohmann::json;
 
-/// How soon a client that left is noticed while nothing is written to it.
-constexpr auto kPoll = std::chrono::milliseconds(100);
 /// Connections beyond those of generations that have a thread each: most say nothing most of the
 /// time.
 constexpr int64_t kSpareConnections = 1024;
@@ -37,24 +39,20 @@ constexpr int kSocketTimeoutSeconds = 10;
 /// dropped, and try again after a second.
 constexpr int kWaitingConnections = 1024;
 
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 void SetError(Response& response, int status, const std::string& message, const char* type) {
   response.status = status;
   response.set_content(ErrorBody(message, type), "application/json");
 }
 
-/// A generation and all that its answer needs; kept until the answer is written.
-struct Generation {
-  std::unique_ptr<Counted> counted;
-  bool stream = false;
-  Answer answer;
-  AnswerWriter writer;
-  Clock::time_point start = Clock::now();
-  std::unique_ptr<Ticket> ticket = nullptr;
-};
+void SetJson(Response& response, const json& body) {
+  response.set_content(JsonText(body) + "\n", "application/json");
+}
+
+int64_t UnixTime() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 }  // namespace
 
@@ -125,7 +123,12 @@ class HttpServer::Impl {
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
       listener_ = socket;
     });
+    http_.set_default_headers(CorsHeaders(options_.cors_origin));
     http_.set_pre_routing_handler([this](const Request& request, Response& response) {
+      if (request.method == "OPTIONS") {
+        AnswerPreflight(request, options_.cors_origin, response);
+        return httplib::Server::HandlerResponse::Handled;
+      }
       if (!Authorised(request)) {
         response.set_header("WWW-Authenticate", "Bearer");
         SetError(response, 401,
@@ -172,44 +175,24 @@ class HttpServer::Impl {
   }
 
   bool Authorised(const Request& request) const {
-    if (options_.api_key.empty() || request.path == "/health") return true;
+    const trimtab::Route* route = FindRoute(request.path);
+    if (options_.api_key.empty() || (route != nullptr && route->open())) return true;
     return ShowsKey(request.get_header_value("Authorization"), options_.api_key);
   }
 
   void Route() {
-    http_.Get("/health", [this](const Request&, Response& response) {
-      const std::string failure = loop_.failure();
-      if (!failure.empty() || draining_) {
-        SetError(response, 503, failure.empty() ? "draining" : failure, "server_error");
-      } else {
-        response.set_content("{\"status\":\"ok\"}\n", "application/json");
+    http_.Get(".*", [this](const Request& request, Response& response) {
+      const trimtab::Route* route = FindRoute(request.path);
+      if (route == nullptr || route->post() || route->handler == Handler::kRefused) {
+        response.status = 404;  // the error handler says more
+        return;
       }
+      Show(*route, request, response);
     });
-    http_.Get("/metrics", [this](const Request&, Response& response) {
-      response.set_content(stats_.Text(loop_.metrics(), in_flight_), "text/plain; version=0.0.4");
-    });
-    http_.Get("/v1/models", [this](const Request&, Response& response) {
-      response.set_content(JsonText({{"object", "list"}, {"data", {ModelJson()}}}) + "\n",
-                           "application/json");
-    });
-    http_.Get("/v1/models/(.+)", [this](const Request& request, Response& response) {
-      const std::string name = request.matches[1];
-      if (name == model_.name) {
-        return response.set_content(JsonText(ModelJson()) + "\n", "application/json");
-      }
-      SetError(response, 404,
-               fmt::format("'{}' is not served here; expected '{}'", name, model_.name),
-               "invalid_request_error");
-    });
-    RouteGeneration("/v1/completions", Endpoint::kCompletions);
-    RouteGeneration("/v1/chat/completions", Endpoint::kChat);
-  }
-
-  /// Reads the body itself: the library would take one as a form, and refuse all but short ones,
-  /// where a client says so. curl does of whatever it sends.
-  void RouteGeneration(const char* path, Endpoint endpoint) {
-    http_.Post(path, [this, endpoint](const Request& request, Response& response,
-                                      const httplib::ContentReader& read) {
+    // Reads the body itself: the library would take one as a form, and refuse all but short ones,
+    // where a client says so. curl does of whatever it sends.
+    http_.Post(".*", [this](const Request& request, Response& response,
+                            const httplib::ContentReader& read) {
       if (const HeadFault fault = FaultOfBody(request); fault.status != 0) {
         return SetError(response, fault.status, fault.message, "invalid_request_error");
       }
@@ -225,8 +208,42 @@ class HttpServer::Impl {
         return SetError(response, 413, MessageOf(request, 413, options_.max_body_bytes),
                         "invalid_request_error");
       }
-      if (whole) Generate(endpoint, request, body, response);  // else the library sets a status
+      if (whole) Answer(request, body, response);  // else the library sets a status
     });
+  }
+
+  void Show(const trimtab::Route& route, const Request& request, Response& response) {
+    switch (route.handler) {
+      case Handler::kPage: {
+        const ChatPage page = MakeChatPage();
+        response.set_header("Content-Security-Policy", page.policy);
+        response.set_header("X-Content-Type-Options", "nosniff");
+        response.set_header("Referrer-Policy", "no-referrer");
+        return response.set_content(page.html, "text/html; charset=utf-8");
+      }
+      case Handler::kHealth:
+      case Handler::kPing: {
+        const std::string failure = loop_.failure();
+        if (failure.empty() && !draining_) return SetJson(response, {{"status", "ok"}});
+        return SetError(response, 503, failure.empty() ? "draining" : failure, "server_error");
+      }
+      case Handler::kVersion:
+        return SetJson(response, {{"version", kVersion}});
+      case Handler::kMetrics:
+        return response.set_content(stats_.Text(loop_.metrics(), in_flight_),
+                                    "text/plain; version=0.0.4");
+      case Handler::kOpenApi:
+        return SetJson(response, OpenApi(model_.name, !options_.api_key.empty()));
+      case Handler::kModels:
+        return SetJson(response, {{"object", "list"}, {"data", {ModelJson()}}});
+      default: {
+        const std::string name = NameIn(route, request.path);
+        if (name == model_.name) return SetJson(response, ModelJson());
+        return SetError(response, 404,
+                        fmt::format("'{}' is not served here; expected '{}'", name, model_.name),
+                        "invalid_request_error");
+      }
+    }
   }
 
   json ModelJson() const {
@@ -237,47 +254,68 @@ class HttpServer::Impl {
             {"max_model_len", model_.limits.sequence_length}};
   }
 
+  void Answer(const Request& request, const std::string& body, Response& response) {
+    const trimtab::Route* route = FindRoute(request.path);
+    if (route == nullptr || !route->post()) {
+      response.status = 404;  // the error handler says more
+      return;
+    }
+    try {
+      if (route->handler == Handler::kTokenize) return SetJson(response, Tokenize(body, model_));
+      if (route->handler == Handler::kDetokenize) {
+        return SetJson(response, Detokenize(body, model_));
+      }
+      Generate(route->endpoint, request, body, response);
+    } catch (const UnknownModelError& error) {
+      SetError(response, 404, error.what(), "invalid_request_error");
+    } catch (const InputError& error) {
+      SetError(response, 400, error.what(), "invalid_request_error");
+    } catch (const UsageError& error) {
+      SetError(response, 400, error.what(), "invalid_request_error");
+    }
+  }
+
+  /// What the engine's streams are told by: a name of the kind of answer, and the client's own or a
+  /// number.
+  std::string IdOf(const ApiRequest& request) {
+    const char* kind = request.endpoint == kChat         ? "chatcmpl"
+                       : request.endpoint == kResponses  ? "resp"
+                       : request.endpoint == kEmbeddings ? "embd"
+                                                         : "cmpl";
+    if (!request.request_id.empty()) return fmt::format("{}-{}", kind, request.request_id);
+    return fmt::format("{}-{:x}-{}", kind, created_, ++ids_);
+  }
+
   void Generate(Endpoint endpoint, const Request& request, const std::string& body,
                 Response& response) {
     auto counted = std::make_unique<Counted>(in_flight_);
     if (counted->now() > options_.max_requests || draining_) {
       response.set_header("Retry-After", "1");
-      SetError(response, 503, draining_ ? "the server is draining" : "too many requests at once",
-               "server_error");
-      return;
+      return SetError(response, 503,
+                      draining_ ? "the server is draining" : "too many requests at once",
+                      "server_error");
     }
-    ApiRequest parsed;
-    try {
-      parsed = ParseApiRequest(endpoint, body, model_);
-    } catch (const UnknownModelError& error) {
-      return SetError(response, 404, error.what(), "invalid_request_error");
-    } catch (const InputError& error) {
-      return SetError(response, 400, error.what(), "invalid_request_error");
-    } catch (const UsageError& error) {
-      return SetError(response, 400, error.what(), "invalid_request_error");
+    const ApiRequest parsed = ParseApiRequest(endpoint, body, model_);
+    if (const std::string names = ignored_.Tell(parsed.ignored); !names.empty()) {
+      response.set_header("X-Trimtab-Ignored", names);
     }
-    const bool chat = endpoint == Endpoint::kChat;
-    const std::string id = fmt::format("{}-{:x}-{}", chat ? "chatcmpl" : "cmpl", created_, ++ids_);
     auto generation = std::make_shared<Generation>(
-        Generation{.counted = std::move(counted),
-                   .stream = parsed.stream,
-                   .answer = Answer(*model_.tokenizer, parsed.stop_strings, /*trim_start=*/chat),
-                   .writer = AnswerWriter(parsed, *model_.tokenizer, model_.name, id, UnixTime())});
-    auto outcome = loop_.Submit(std::move(parsed.generation));
-    if (const auto* refusal = std::get_if<Refusal>(&outcome)) {
-      if (refusal->busy) response.set_header("Retry-After", "1");
-      const bool here = refusal->busy || draining_ || !loop_.failure().empty();
-      SetError(response, here ? 503 : 400, refusal->reason,
-               here ? "server_error" : "invalid_request_error");
-      return;
+        parsed, *model_.tokenizer,
+        ReplyHead{.model = model_.name, .id = IdOf(parsed), .created = UnixTime()},
+        std::move(counted), stats_);
+    if (const Refusal refusal = generation->Submit(loop_); !refusal.reason.empty()) {
+      if (refusal.busy || draining_) response.set_header("Retry-After", "1");
+      const bool here = refusal.busy || draining_ || !loop_.failure().empty();
+      return SetError(response, here ? 503 : 400, refusal.reason,
+                      here ? "server_error" : "invalid_request_error");
     }
-    generation->ticket = std::get<std::unique_ptr<Ticket>>(std::move(outcome));
     // The answer is written here while it grows, whole or streamed: only the writer notices a
     // client that has left.
     const auto write = [this, generation](size_t, httplib::DataSink& sink) {
-      return Write(*generation, sink);
+      return generation->Write(sink, options_.request_timeout_s);
     };
-    const char* type = generation->stream ? "text/event-stream" : "application/json";
+    const char* type = generation->stream() ? "text/event-stream" : "application/json";
+    if (generation->stream()) response.set_header("Cache-Control", "no-cache");
     response.status = 200;  // the library would take a range for asked, which a POST cannot
     // How long it will be nobody knows before. HTTP/1.0 has no chunks: there it ends with the
     // connection.
@@ -288,91 +326,10 @@ class HttpServer::Impl {
     }
   }
 
-  /// False ends the connection without a proper end of the answer. The library calls it where
-  /// nothing catches what is thrown: that would end the process.
-  bool Write(Generation& generation, httplib::DataSink& sink) {
-    try {
-      return WriteAnswer(generation, sink);
-    } catch (const std::exception& error) {
-      LogWarning("a request failed: {}", error.what());
-      return Fail(generation, sink, "internal error");
-    }
-  }
-
-  bool WriteAnswer(Generation& generation, httplib::DataSink& sink) {
-    const auto send = [&sink](const std::string& text) {
-      return text.empty() || sink.write(text.data(), text.size());
-    };
-    const auto limit =
-        generation.start + std::chrono::duration_cast<Clock::duration>(
-                               std::chrono::duration<double>(options_.request_timeout_s));
-    std::string whole;
-    if (generation.stream && !send(generation.writer.FirstEvent())) return Abort(generation);
-    Clock::time_point last{};
-    Clock::time_point looked = Clock::now();
-    while (!generation.answer.ended()) {
-      const Ticket::News news = generation.ticket->Wait(std::min(limit, Clock::now() + kPoll));
-      if (Clock::now() - looked >= kPoll) {
-        if (!sink.is_writable()) return Abort(generation);
-        looked = Clock::now();
-      }
-      CountTokens(generation, news.tokens.size(), last);
-      const std::string text = generation.answer.Add(news.tokens, news.finish);
-      if (generation.stream) {
-        if (!send(generation.writer.Event(generation.answer, text))) return Abort(generation);
-      } else {
-        whole += text;
-      }
-      if (generation.answer.ended()) break;
-      const bool late = Clock::now() >= limit;
-      if (news.failure.empty() && !late) continue;
-      return Fail(generation, sink, late ? "the request took too long" : news.failure);
-    }
-    generation.ticket.reset();
-    stats_.AddRequest(SecondsSince(generation.start));
-    if (!send(generation.stream ? generation.writer.LastEvents(generation.answer)
-                                : generation.writer.Body(generation.answer, whole))) {
-      return false;
-    }
-    sink.done();
-    return true;
-  }
-
-  /// The status has been sent: the client reads what went wrong in the place of an answer.
-  bool Fail(Generation& generation, httplib::DataSink& sink, const std::string& message) {
-    const std::string error = ErrorBody(message, "server_error");
-    const std::string text = generation.stream ? "data: " + error + "\n" : error;
-    sink.write(text.data(), text.size());
-    return Abort(generation);
-  }
-
-  bool Abort(Generation& generation) {
-    generation.ticket.reset();
-    stats_.CountAbort();
-    return false;
-  }
-
-  void CountTokens(const Generation& generation, size_t count, Clock::time_point& last) {
-    if (count == 0) return;
-    const auto now = Clock::now();
-    const bool first = last == Clock::time_point{};
-    if (first) {
-      stats_.AddFirstToken(std::chrono::duration<double>(now - generation.start).count());
-      last = now;
-    }
-    stats_.AddBetweenTokens(std::chrono::duration<double>(now - last).count(), count - first);
-    last = now;
-  }
-
-  static int64_t UnixTime() {
-    return std::chrono::duration_cast<std::chrono::seconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
-  }
-
   ServedModel model_;
   HttpServerOptions options_;
   ServerStats stats_;
+  IgnoredFields ignored_;
   EngineLoop loop_;
   httplib::Server http_;
   std::atomic<bool> draining_ = false;

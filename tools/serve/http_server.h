@@ -1,4 +1,4 @@
-// HttpServer: OpenAI's completions over HTTP, from one engine.
+// HttpServer: OpenAI's API over HTTP, from one engine.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/infer/engine.h"
-#include "tools/serve/api_request.h"
+#include "tools/serve/api/api_request.h"
 
 namespace trimtab {
 
@@ -17,10 +17,11 @@ struct HttpServerOptions {
   int64_t max_body_bytes = int64_t{4} << 20;  // of a request
   double request_timeout_s = 600;             // of a generation
   std::string api_key = {};                   // that clients must show; empty: none
+  std::string cors_origin = {};  // of pages that may use it; "*": all; empty: its own alone
 };
 
-/// GET /health, /metrics, /v1/models; POST /v1/completions, /v1/chat/completions. Every request has
-/// a thread of its own, one more steps the engine; a client that leaves ends its request.
+/// Answers the routes of routes.h. Every request has a thread of its own, one more steps the
+/// engine; a client that leaves ends its request.
 class HttpServer {
  public:
   /// Listens from now on. `engine`, and what `model` points to, must outlive this. Throws

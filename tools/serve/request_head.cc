@@ -8,28 +8,10 @@
 #include <charconv>
 #include <string_view>
 
+#include "tools/serve/routes.h"
+
 namespace trimtab {
 namespace {
-
-struct Route {
-  std::string_view path;
-  std::string_view methods;
-};
-constexpr Route kRoutes[] = {
-    {"/health", "GET, HEAD"},    {"/metrics", "GET, HEAD"},
-    {"/v1/models", "GET, HEAD"}, {"/v1/models/*", "GET, HEAD"},  // any name
-    {"/v1/completions", "POST"}, {"/v1/chat/completions", "POST"}};
-
-const Route* FindRoute(std::string_view path) {
-  for (const Route& route : kRoutes) {
-    const bool any = route.path.ends_with('*');
-    const std::string_view begin = route.path.substr(0, route.path.size() - 1);
-    if (any ? path.size() > begin.size() && path.starts_with(begin) : path == route.path) {
-      return &route;
-    }
-  }
-  return nullptr;
-}
 
 /// Compares all of both, so that the time taken tells nothing about where they differ.
 bool SameSecret(std::string_view a, std::string_view b) {
@@ -72,7 +54,7 @@ HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes,
     return {411, "no Content-Length; expected a JSON object as the body"};
   }
   if (request.method == "PUT" || request.method == "PATCH" || request.method == "PRI") {
-    const int status = FindRoute(request.path) == nullptr ? 404 : 405;
+    const int status = MethodsOf(request.path).empty() ? 404 : 405;
     return {status, MessageOf(request, status, max_body_bytes)};
   }
   return {};
@@ -100,19 +82,12 @@ bool ShowsKey(const std::string& authorization, const std::string& key) {
   return SameSecret(bearer ? given.substr(kScheme.size()) : std::string_view(), key);
 }
 
-std::string MethodsOf(const std::string& path) {
-  const Route* route = FindRoute(path);
-  return route == nullptr ? "" : std::string(route->methods);
-}
-
-std::string LabelOf(const std::string& path) {
-  const Route* route = FindRoute(path);
-  return route == nullptr ? "other" : std::string(route->path);
-}
-
 std::string MessageOf(const httplib::Request& request, int status, int64_t max_body_bytes) {
   std::string what;
-  if (status == 404) {
+  const Route* route = FindRoute(request.path);
+  if (status == 404 && route != nullptr) {
+    what = fmt::format("not served here; {}", route->summary);
+  } else if (status == 404) {
     what = "no such path";
   } else if (status == 405) {
     what = fmt::format("not for {}; expected {}", request.method, MethodsOf(request.path));

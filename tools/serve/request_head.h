@@ -32,12 +32,6 @@ HeadFault FaultOfBody(const httplib::Request& request);
 /// written in any case (RFC 9110, 11.1). Takes as long wherever the keys differ.
 bool ShowsKey(const std::string& authorization, const std::string& key);
 
-/// What a path answers to, for the header Allow ("POST"); empty for a path that is not served.
-std::string MethodsOf(const std::string& path);
-
-/// A path as counts name it: "other" for one that is not served.
-std::string LabelOf(const std::string& path);
-
 /// What the library said with a status alone, as a line for people.
 std::string MessageOf(const httplib::Request& request, int status, int64_t max_body_bytes);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -16,7 +17,8 @@
 namespace trimtab {
 
 /// Every sequence repeats its prompt, token by token, all of them in every step. It fails at token
-/// 255.
+/// 255. An embedding is the prompt's length and its first token. Answers of seeds 1
+/// and 3 are less likely.
 class FakeEngine : public Engine {
  public:
   EngineLimits limits_now = {.sequences = 16, .waiting = 16, .sequence_length = 512};
@@ -42,6 +44,19 @@ class FakeEngine : public Engine {
       RequestUpdate& update = updates.emplace_back();
       update.id = id;
       const GenerationRequest& request = sequence.request;
+      if (request.pooling != Pooling::kNone) {
+        update.embedding = {static_cast<float>(request.prompt.size()),
+                            static_cast<float>(request.prompt[0])};
+        update.finish = FinishReason::kLength;
+        continue;
+      }
+      if (request.prompt_log_probabilities && sequence.done == 0) {
+        update.prompt = PromptOf(request);
+        if (request.max_tokens == 0) {
+          update.finish = FinishReason::kLength;
+          continue;
+        }
+      }
       const int32_t token = request.prompt[sequence.done % request.prompt.size()];
       const auto& stops = request.stop_tokens;
       if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
@@ -56,7 +71,7 @@ class FakeEngine : public Engine {
       ++sequence.done;
       SampledToken& sampled = update.tokens.emplace_back();
       sampled.id = token;
-      sampled.log_probability = -0.5f;
+      sampled.log_probability = request.sampling.seed == 1 || request.sampling.seed == 3 ? -5.0f : -0.5f;
       for (int64_t i = 0; i < request.sampling.log_probabilities; ++i) {
         sampled.likeliest.emplace_back(token + static_cast<int32_t>(i), -0.5f);
       }
@@ -92,6 +107,19 @@ class FakeEngine : public Engine {
   int64_t vocab_size() const override { return 257; }
 
  private:
+  static std::vector<SampledToken> PromptOf(const GenerationRequest& request) {
+    std::vector<SampledToken> prompt;
+    for (const int32_t token : request.prompt) {
+      SampledToken& each = prompt.emplace_back();
+      each.id = token;
+      each.log_probability = prompt.size() == 1 ? std::numeric_limits<float>::quiet_NaN() : -0.25f;
+      for (int64_t i = 0; prompt.size() > 1 && i < *request.prompt_log_probabilities; ++i) {
+        each.likeliest.emplace_back(token + static_cast<int32_t>(i), -0.25f);
+      }
+    }
+    return prompt;
+  }
+
   struct Sequence {
     GenerationRequest request;
     size_t done = 0;

@@ -31,8 +31,11 @@ class HttpServerTest : public testing::Test {
             .tokenizer = tokenizer_.get(),
             .end_tokens = end_tokens_,
             .chat = &chat_,
+            .grammars = &grammars_,
             .limits = engine_.limits(),
-            .vocab_size = engine_.vocab_size()};
+            .vocab_size = engine_.vocab_size(),
+            .embedding_size = 2,
+            .strict = strict_};
   }
 
   std::string Url(const std::string& path) const {
@@ -59,6 +62,12 @@ class HttpServerTest : public testing::Test {
     return Split(Curl(path, flags));
   }
 
+  /// The head of an answer, without its body.
+  std::string Head(const std::string& path, const std::string& flags = "") const {
+    return Shell(fmt::format("curl -sS --max-time 20 -o /dev/null -D - {} '{}'", flags, Url(path)))
+        .output;
+  }
+
   Reply Post(const std::string& path, const std::string& body,
              const std::string& flags = "") const {
     const std::string file = fmt::format("{}/body.{}", folder_, ++bodies_);
@@ -81,7 +90,9 @@ class HttpServerTest : public testing::Test {
   mutable std::atomic<int> bodies_ = 0;
   FakeEngine engine_;
   std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer();
+  GrammarCompiler grammars_{std::make_shared<const TokenVocabulary>(*tokenizer_, 257)};
   std::vector<int32_t> end_tokens_;
+  bool strict_ = false;
   ChatTemplate chat_{"plain", *tokenizer_};
   std::unique_ptr<HttpServer> server_;
 };
@@ -91,6 +102,22 @@ inline std::string Completion(const nlohmann::json& more = nlohmann::json::objec
   nlohmann::json body = {{"model", "echo"}, {"prompt", "hello "}, {"max_tokens", 9}};
   body.update(more);
   return body.dump();
+}
+
+/// A chat's request, changed by `more`: "plain" writes its prompt as "User: hello\nAssistant:".
+inline std::string Chat(const nlohmann::json& more = nlohmann::json::object()) {
+  nlohmann::json body = {{"messages", {{{"role", "user"}, {"content", "hello"}}}},
+                         {"max_tokens", 9}};
+  body.update(more);
+  return body.dump();
+}
+
+inline nlohmann::json Weather() {
+  return {
+      {"type", "function"},
+      {"function",
+       {{"name", "weather"},
+        {"parameters", {{"type", "object"}, {"properties", {{"city", {{"type", "string"}}}}}}}}}};
 }
 
 /// The data of a stream's events.

@@ -76,6 +76,11 @@ class OpenAiClient : public testing::Test {
 TEST_F(OpenAiClient, ListsTheModel) { Run("lists"); }
 TEST_F(OpenAiClient, Completes) { Run("completes"); }
 TEST_F(OpenAiClient, Chats) { Run("chats"); }
+TEST_F(OpenAiClient, Embeds) { Run("embeds"); }
+TEST_F(OpenAiClient, Echoes) { Run("echoes"); }
+TEST_F(OpenAiClient, Responds) { Run("responds"); }
+TEST_F(OpenAiClient, CallsTools) { Run("callsTools"); }
+TEST_F(OpenAiClient, WritesJson) { Run("writesJson"); }
 TEST_F(OpenAiClient, AbortsAndNothingIsLeft) { Run("aborts"); }
 TEST_F(OpenAiClient, IsRefusedWithItsOwnErrors) { Run("refuses"); }
 TEST_F(OpenAiClient, ComesManyTimesAtOnce) { Run("comesTogether"); }
