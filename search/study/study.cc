@@ -23,15 +23,6 @@ std::string Hash(const std::string& text) {
   return fmt::format("{:016x}", hash);
 }
 
-/// The problem of a study of schema 1, which searched one precision and fp32 optimizer state.
-nlohmann::json Modern(nlohmann::json problem) {
-  if (!problem.contains("precision")) return problem;
-  problem["precisions"] = {problem.at("precision")};
-  problem["optimizer_states"] = {"full"};
-  problem.erase("precision");
-  return problem;
-}
-
 }  // namespace
 
 Study::Study(std::unique_ptr<Database> database)
@@ -42,15 +33,11 @@ Study::~Study() = default;
 std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& problem,
                                    const StudyOptions& options) {
   RequireNewOrResumed(path, options.resume);
-  RemoveEmptyStudy(path);
+  if (!options.resume) RemoveEmptyStudy(path);
   auto database = std::make_unique<Database>(path, /*create=*/true);
   database->set_after_write(options.after_write);
   std::unique_ptr<Study> study(new Study(std::move(database)));
-  if (study->CheckSchema()) {
-    study->Migrate();
-  } else {
-    study->Create(problem, options.seed);
-  }
+  if (!study->CheckSchema()) study->Create(problem, options.seed);
   study->CheckProblem(problem);
   if (!options.seed.empty() && study->seed() != options.seed) {
     throw UsageError(fmt::format(
@@ -87,20 +74,19 @@ bool Study::CheckSchema() {
     throw StorageError(fmt::format("{}: a study of a search for serving, not for training", path_));
   }
   if (application != kStudyApplicationId) ThrowDamaged("a database of another program");
-  if (version > kStudySchemaVersion) {
-    throw StorageError(fmt::format("{}: made by a newer version of trimtab (schema {}, known: {})",
-                                   path_, version, kStudySchemaVersion));
+  if (version != kStudySchemaVersion) {
+    throw StorageError(fmt::format("{}: made by {} version of trimtab (schema {}, expected {})",
+                                   path_, version > kStudySchemaVersion ? "a newer" : "an older",
+                                   version, kStudySchemaVersion));
   }
   const auto page_bytes = static_cast<uintmax_t>(database_->QueryInt("PRAGMA page_size"));
   if (std::filesystem::file_size(path_) % page_bytes != 0) ThrowDamaged("it was cut short");
   Statement check = database_->Prepare("PRAGMA quick_check(1)");
   if (!check.Step() || check.Text(0) != "ok") ThrowDamaged(check.Text(0));
   if (database_->QueryInt("SELECT count(*) FROM study") != 1) ThrowDamaged("it has no problem");
-  if (version == kStudySchemaVersion) {  // older ones are read in today's form
-    Statement stored = database_->Prepare("SELECT problem, problem_hash FROM study");
-    if (stored.Step() && stored.Text(1) != Hash(stored.Text(0))) {
-      ThrowDamaged("the hash of its problem is wrong");
-    }
+  Statement stored = database_->Prepare("SELECT problem, problem_hash FROM study");
+  if (stored.Step() && stored.Text(1) != Hash(stored.Text(0))) {
+    ThrowDamaged("the hash of its problem is wrong");
   }
   return true;
 }
@@ -126,48 +112,6 @@ void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
         .Bind(6, SearchGoal().most_rounds)
         .Bind(7, ToJson(seed).dump())
         .Run();
-  });
-}
-
-void Study::Migrate() {
-  const int64_t version = database_->QueryInt("PRAGMA user_version");
-  if (version == kStudySchemaVersion) return;
-  const std::string text = problem().dump();
-  database_->Transaction([&] {
-    database_->Prepare("UPDATE study SET problem = ?1, problem_hash = ?2")
-        .Bind(1, text)
-        .Bind(2, Hash(text))
-        .Run();
-    if (version < 3) {
-      database_->Execute(kRoundsSchema);
-      database_->Execute("ALTER TABLE study ADD COLUMN indifference REAL NOT NULL DEFAULT 0.01");
-      database_->Execute("ALTER TABLE study ADD COLUMN most_rounds INTEGER NOT NULL DEFAULT 40");
-      database_->Execute("ALTER TABLE attempts ADD COLUMN round_id INTEGER REFERENCES rounds (id)");
-    }
-    if (version < 4) database_->Execute(kPrunedSchema);
-    if (version < 5) {
-      // A table's checks cannot be changed in place.
-      database_->Execute(
-          "CREATE TABLE old_measurements AS SELECT * FROM measurements;"
-          "DROP TABLE measurements;"
-          "DROP INDEX attempts_by_candidate;"
-          "ALTER TABLE attempts RENAME TO old_attempts");
-      database_->Execute(kAttemptsSchema);
-      database_->Execute(kMeasurementsSchema);
-      database_->Execute(
-          "INSERT INTO attempts SELECT * FROM old_attempts;"
-          "INSERT INTO measurements SELECT * FROM old_measurements;"
-          "DROP TABLE old_attempts;"
-          "DROP TABLE old_measurements");
-    }
-    if (version < 6) {
-      database_->Execute("ALTER TABLE study ADD COLUMN seed TEXT NOT NULL DEFAULT '[]'");
-      database_->Execute("ALTER TABLE study ADD COLUMN recipes TEXT NOT NULL DEFAULT '[]'");
-    }
-    if (version < 7) {
-      database_->Execute("ALTER TABLE study ADD COLUMN stopped_by TEXT NOT NULL DEFAULT ''");
-    }
-    database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
   });
 }
 
@@ -200,7 +144,7 @@ nlohmann::json Study::JsonColumn(const char* column) const {
   return json;
 }
 
-nlohmann::json Study::problem() const { return Modern(JsonColumn("problem")); }
+nlohmann::json Study::problem() const { return JsonColumn("problem"); }
 
 nlohmann::json Study::profile() const {
   nlohmann::json profile = JsonColumn("profile");
@@ -212,14 +156,9 @@ nlohmann::json Study::profile() const {
   return profile;
 }
 
-std::vector<Residual> Study::seed() const {
-  if (schema_version() < 6) return {};
-  return ResidualsFromJson(JsonColumn("seed"), path_);
-}
+std::vector<Residual> Study::seed() const { return ResidualsFromJson(JsonColumn("seed"), path_); }
 
-nlohmann::json Study::recipes() const {
-  return schema_version() < 6 ? nlohmann::json::array() : JsonColumn("recipes");
-}
+nlohmann::json Study::recipes() const { return JsonColumn("recipes"); }
 
 void Study::StoreRecipes(const nlohmann::json& places) {
   database_->Transaction(
@@ -228,15 +167,13 @@ void Study::StoreRecipes(const nlohmann::json& places) {
 
 SearchGoal Study::goal() const {
   SearchGoal goal;
-  Statement query = database_->Prepare("SELECT objective, prove_count FROM study");
+  Statement query =
+      database_->Prepare("SELECT objective, prove_count, indifference, most_rounds FROM study");
   if (!query.Step()) ThrowDamaged("it has no goal");
   goal.objective = query.Text(0);
   goal.prove_count = query.Int(1);
-  if (schema_version() < 3) return goal;
-  Statement race = database_->Prepare("SELECT indifference, most_rounds FROM study");
-  race.Step();
-  goal.indifference = race.Real(0);
-  goal.most_rounds = race.Int(1);
+  goal.indifference = query.Real(2);
+  goal.most_rounds = query.Int(3);
   return goal;
 }
 
@@ -255,7 +192,6 @@ void Study::SetGoal(const SearchGoal& goal) {
 }
 
 std::string Study::stopped_by() const {
-  if (schema_version() < 7) return "";
   Statement query = database_->Prepare("SELECT stopped_by FROM study");
   return query.Step() ? query.Text(0) : "";
 }

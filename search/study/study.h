@@ -189,9 +189,6 @@ class Study {
   void NoteVersion(const std::string& component, const std::string& version);
   void StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction);
   bool StoreResult(const TrialResult& result);
-  int64_t schema_version() const { return database_->QueryInt("PRAGMA user_version"); }
-  /// Rewrites what an older version of the program stored.
-  void Migrate();
   nlohmann::json JsonColumn(const char* column) const;
   [[noreturn]] void ThrowDamaged(const std::string& detail) const;
 

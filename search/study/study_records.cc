@@ -97,7 +97,6 @@ void Study::ForgetSpace() {
 
 PrunedCounts Study::Pruned() const {
   PrunedCounts pruned;
-  if (schema_version() < 4) return pruned;
   Statement query = database_->Prepare("SELECT rule, candidates FROM pruned ORDER BY rowid");
   while (query.Step()) pruned.emplace_back(query.Text(0), query.Int(1));
   return pruned;
@@ -153,7 +152,6 @@ void Study::FinishRound(int64_t round, const RaceSpeed& speed) {
 
 std::vector<RoundRecord> Study::Rounds() const {
   std::vector<RoundRecord> rounds;
-  if (schema_version() < 3) return rounds;  // of an older version, never resumed
   Statement query = database_->Prepare(fmt::format(
       "SELECT id, candidates, {}, {}, speed, speed_low, speed_high FROM rounds ORDER BY id",
       SecondsOf("started_at"), SecondsOf("finished_at")));
@@ -348,7 +346,6 @@ std::vector<CandidateRecord> Study::Candidates() const {
       candidate.last_state = query.Text(13);
       candidate.last_message = query.Text(14);
     }
-    if (schema_version() < 3) return candidates;
     Statement visits = database_->Prepare(
         fmt::format("SELECT a.candidate_id, a.round_id, {}, m.detail FROM measurements m "
                     "JOIN attempts a ON a.id = m.attempt_id WHERE a.round_id IS NOT NULL "

@@ -9,7 +9,7 @@
 
 namespace trimtab {
 
-inline constexpr int kStudySchemaVersion = 7;
+inline constexpr int kStudySchemaVersion = 8;
 
 /// Since schema 3.
 inline constexpr char kRoundsSchema[] = R"sql(
@@ -24,7 +24,6 @@ CREATE TABLE rounds (
 ) STRICT;
 )sql";
 
-/// Since schema 4.
 inline constexpr char kPrunedSchema[] = R"sql(
 CREATE TABLE pruned (
   rule        TEXT PRIMARY KEY,

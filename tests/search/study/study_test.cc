@@ -127,7 +127,7 @@ TEST(Study, KeepsRoundsAndTheirSpeed) {
 
 TEST(Study, AnExistingFileNeedsResume) {
   const std::string path = ScratchPath("exists.db");
-  Study::Open(path, TinyProblem(), {});
+  Study::Open(path, TinyProblem(), {})->StoreCandidates(SomeCandidates());
   const std::string error = ErrorOf<UsageError>([&] { Study::Open(path, TinyProblem(), {}); });
   EXPECT_NE(error.find("--resume"), std::string::npos) << error;
   Study::Open(path, TinyProblem(), kResume);
