@@ -44,8 +44,8 @@ std::string HowToGoOn(const std::string& checkpoint, const std::string& log_path
   const std::string newest = saved ? fmt::format("the newest checkpoint is {} at step {}; continue",
                                                  NewestCheckpoint(checkpoint),
                                                  StepOfCheckpoint(NewestCheckpoint(checkpoint)))
-                             : checkpoint.empty() ? "no --checkpoint was given; begin again"
-                                                  : "no checkpoint was saved yet; begin again";
+                             : checkpoint.empty() ? "no --checkpoint was given; start again"
+                                                  : "no checkpoint was saved yet; start again";
   return fmt::format("{} with: {}; log: {}", newest, line, log_path);
 }
 
@@ -57,8 +57,8 @@ class JobOutput {
     if (log_.size() > kMostBytes) log_.erase(0, log_.size() - kMostBytes);
     Print(noise_.Filter(text));
   }
-  /// The job begins, or begins again: what was said of earlier ranks is over.
-  void Begin() { log_.clear(); }
+  /// The job is in the queue, perhaps again: what was said of earlier ranks is over.
+  void Wait() { log_.clear(); }
   void End() { Print(noise_.Flush()); }
   std::optional<LostRank> Lost() const { return FindLostRank(log_); }
 
@@ -71,18 +71,22 @@ class JobOutput {
 int Follow(const std::string& id, const std::string& log_path, const std::string& checkpoint,
            const OutputOptions& output) {
   JobOutput job;
+  bool ran = false;
   int code = 0;
   try {
     code = FollowJob(id, {.output_path = log_path,
                           .on_output = [&job](const std::string& text) { job.Add(text); },
                           .on_state =
                               [&](const std::string& line) {
-                                if (line.find("PENDING") != std::string::npos) job.Begin();
+                                const bool waits = line.find("PENDING") != std::string::npos;
+                                if (waits) job.Wait();
+                                ran = ran || !waits;
                                 if (!output.quiet) LogInfo("{}", line);
                               },
                           .stops = StopsAsked});
   } catch (const EnvironmentError& error) {
     job.End();
+    if (!ran) throw;  // nothing is there to go on with
     throw EnvironmentError(fmt::format("{}; {}", error.what(), HowToGoOn(checkpoint, log_path)));
   }
   job.End();
@@ -124,8 +128,13 @@ std::optional<int> RunAsJob(const LauncherFlag& flag, const RunConfig& run, int6
     file.Append(planned.text);
     file.Commit();
   }
-  const std::string id =
-      SubmitJob(plan.reserve, request.name, NodesOf(request), kSubmitPatienceSeconds);
+  const std::string id = SubmitJob(plan.reserve, request.name, NodesOf(request),
+                                   kSubmitPatienceSeconds, [] { return StopsAsked() > 0; });
+  if (id.empty()) {
+    LogWarning("stopped while Slurm's controller did not answer; a job named {} may be queued",
+               request.name);
+    return StopExitCode();
+  }
   LogInfo("submitted job {}; its output goes to {}", id, request.log_path);
   return Follow(id, request.log_path, checkpoint, output);
 }

@@ -34,7 +34,7 @@ struct CheckpointHeader {
   RunConfig run;
   int64_t step = 0;
   int64_t samples = 0;
-  std::string tokens{};  // names the content of the data: IdentityOfTokens
+  std::string tokens{};  // names the content of the data: IdentityOfTokens; empty: unknown
   LossScaleState loss_scale{};
   Fp8Snapshot fp8{};
   std::map<std::string, std::vector<float>> buffers{};  // of the whole model, by name

@@ -28,8 +28,9 @@ json TensorsToJson(const std::vector<SafetensorsEntry>& tensors) {
   return list;
 }
 
-/// Adds what only some models and precisions have.
+/// Adds what only some models, precisions and savers have.
 void PutOptionalState(const CheckpointHeader& header, json& root) {
+  if (!header.tokens.empty()) root["tokens"] = header.tokens;
   if (!header.buffers.empty()) root["buffers"] = header.buffers;
   const LossScaleState& scale = header.loss_scale;
   if (scale.scale > 0) {
@@ -47,6 +48,7 @@ void PutOptionalState(const CheckpointHeader& header, json& root) {
 }
 
 void TakeOptionalState(const json& root, const std::string& path, CheckpointHeader& header) {
+  if (root.contains("tokens")) root["tokens"].get_to(header.tokens);
   if (root.contains("buffers")) root["buffers"].get_to(header.buffers);
   if (root.contains("loss_scale")) {
     const json& scale = root["loss_scale"];
@@ -75,7 +77,6 @@ CheckpointDocument FromJson(const json& root, const std::string& path) {
   CheckpointDocument document;
   document.header.step = root.at("step").get<int64_t>();
   document.header.samples = root.at("samples").get<int64_t>();
-  document.header.tokens = root.at("tokens").get<std::string>();
   document.header.run = RunConfigFromJson(root.at("run"), path + ": $.run");
   TakeOptionalState(root, path, document.header);
   for (const json& tensor : root.at("tensors")) {
@@ -118,13 +119,9 @@ FileDigest DigestFile(const std::string& path) {
 }
 
 std::string ToText(const CheckpointDocument& document) {
-  json root = {{"schema_version", kSchemaVersion},
-               {"step", document.header.step},
-               {"samples", document.header.samples},
-               {"run", ToJson(document.header.run)},
-               {"tensors", TensorsToJson(document.tensors)},
-               {"files", json::object()},
-               {"tokens", document.header.tokens}};
+  json root = {{"schema_version", kSchemaVersion},           {"step", document.header.step},
+               {"samples", document.header.samples},         {"run", ToJson(document.header.run)},
+               {"tensors", TensorsToJson(document.tensors)}, {"files", json::object()}};
   PutOptionalState(document.header, root);
   for (const auto& [name, digest] : document.files) {
     root["files"][name] = {{"bytes", digest.bytes}, {"xxh64", digest.xxh64}};

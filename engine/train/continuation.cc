@@ -164,7 +164,7 @@ std::vector<ResultChange> ChangesSince(const CheckpointHeader& from, const RunCo
                                        const std::string& tokens) {
   if (from.step >= run.steps) return {};  // no step is left to compute
   std::vector<ResultChange> changes = ScheduleChanges(from.run, run, from.step);
-  if (from.tokens != tokens) {
+  if (!from.tokens.empty() && from.tokens != tokens) {
     // One place whose content is another one differs in what it holds, not in its name.
     const auto place = [](const std::string& data, const std::string& content) {
       return data.empty() ? content : fmt::format("{} ({})", data, content);
@@ -197,6 +197,9 @@ std::vector<ResultChange> RequireContinuation(const CheckpointHeader& from, cons
                                               const RunConfig& run, const std::string& tokens,
                                               std::span<const std::string> overrides) {
   CheckNames(overrides, from, run);
+  if (from.tokens.empty() && from.step < run.steps) {
+    LogWarning("{}: its data are unknown, and not compared with this run's", path);
+  }
   std::vector<ResultChange> changes = ChangesSince(from, run, tokens);
   std::vector<std::string> refused;
   for (const ResultChange& change : changes) {

@@ -20,7 +20,8 @@ struct ResultChange {
 };
 
 /// Finds the settings that make `run` compute other results than the run that saved `from` would
-/// have, from the checkpoint's step on. `tokens` is IdentityOfTokens of `run`.
+/// have, from the checkpoint's step on. `tokens` is IdentityOfTokens of `run`; the data are not
+/// compared where the checkpoint's are unknown.
 ///
 /// Every key of RUN.json counts but those that change results by rounding alone: the layout with
 /// its micro batch, devices, threads, memory. Settings that nothing reads do not count (fp8's in

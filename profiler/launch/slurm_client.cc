@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -17,6 +18,7 @@ namespace {
 constexpr double kAnswerSeconds = 30;  // a busy controller takes its time
 constexpr double kFirstPauseSeconds = 0.5;
 constexpr double kLongestPauseSeconds = 30;
+constexpr double kNapSeconds = 0.1;
 
 struct StateRow {
   std::string_view word;
@@ -75,6 +77,16 @@ bool NoAnswer(const CommandOutput& output) {
         "Connection timed out", "Transport endpoint", "Unable to establish control machine",
         "temporarily unable to accept", "Zero Bytes were transmitted", "Slurm backup controller"}) {
     if (output.error.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+/// Sleeps in short naps. Returns true, at once, where `stopped` is true.
+bool SleepUnless(const std::function<bool()>& stopped, double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    if (stopped && stopped()) return true;
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(kNapSeconds, seconds)));
   }
   return false;
 }
@@ -195,7 +207,7 @@ std::optional<std::vector<std::string>> FindSteps(const std::string& job, const 
 }
 
 std::string SubmitJob(const std::vector<std::string>& argv, const std::string& name, int64_t nodes,
-                      double patience_s) {
+                      double patience_s, const std::function<bool()>& stopped) {
   double pause_s = kFirstPauseSeconds;
   for (double waited_s = 0;; waited_s += pause_s) {
     const CommandOutput output = ReadCommand(argv, kAnswerSeconds);
@@ -206,7 +218,7 @@ std::string SubmitJob(const std::vector<std::string>& argv, const std::string& n
       throw EnvironmentError(
           fmt::format("Slurm refused the job: {}", said.empty() ? "sbatch says nothing" : said));
     }
-    std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
+    if (SleepUnless(stopped, pause_s)) return "";
     // What seemed lost may have arrived.
     for (const SlurmJob& job : FindJobs(name).value_or(std::vector<SlurmJob>())) {
       const bool comes = job.phase() != JobPhase::kEnding && job.phase() != JobPhase::kNotStarted;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,9 +59,10 @@ std::optional<std::vector<std::string>> FindSteps(const std::string& job, const 
 
 /// Sends a job of so many nodes and returns its id; `name` is that of `argv`'s job. Where the
 /// controller does not answer, tries again for `patience_s`, and never sends a second job where the
-/// first arrived unnoticed. Throws EnvironmentError with Slurm's own words.
+/// first arrived unnoticed. Returns "" where `stopped` became true meanwhile. Throws
+/// EnvironmentError with Slurm's own words.
 std::string SubmitJob(const std::vector<std::string>& argv, const std::string& name, int64_t nodes,
-                      double patience_s);
+                      double patience_s, const std::function<bool()>& stopped = nullptr);
 /// Ends jobs or steps, or sends them a signal ("INT"). False: nobody answers.
 bool CancelJobs(const std::vector<std::string>& ids, const std::string& signal = "");
 

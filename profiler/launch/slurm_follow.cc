@@ -105,7 +105,9 @@ int FollowJob(const std::string& id, const FollowOptions& options) {
     if (never >= kNeverTold) {
       CancelJobs({id});
       throw EnvironmentError(
-          fmt::format("job {} can never start: Slurm says {}; it was cancelled", id, job->reason));
+          fmt::format("job {} can never start: Slurm says {}; it was cancelled; expected other "
+                      "--launcher-options",
+                      id, job->reason));
     }
     const std::optional<int> end = job ? EndOf(*job, stops_passed > 0) : std::nullopt;
     if (end || (answered && !job)) {

@@ -17,6 +17,7 @@
 
 #include "engine/base/io/backend_file.h"
 #include "engine/base/io/lock_file.h"
+#include "profiler/results.h"
 #include "profiler/trial.h"
 #include "tests/tools/mpirun_fixture.h"
 #include "tests/tools/processes.h"
@@ -25,6 +26,19 @@ namespace trimtab {
 namespace {
 
 class MpirunTest : public MpirunFixture {};
+
+/// Of the ranks of each visit one alone tells that they have met, and how it ended.
+void ExpectOneResultEach(const std::vector<std::string>& attempts, const std::string& path) {
+  const std::string written = ReadWholeFile(path);
+  EXPECT_EQ(std::ranges::count(written, '\n'), 2 * std::ssize(attempts)) << written;
+  const std::vector<TrialResult> results = ReadResults(path);
+  ASSERT_EQ(results.size(), attempts.size()) << written;
+  for (size_t i = 0; i < attempts.size(); ++i) {
+    EXPECT_TRUE(HasStarted(path, attempts[i])) << written;
+    EXPECT_EQ(results[i].attempt, attempts[i]);
+    EXPECT_EQ(results[i].state, TrialState::kDone) << written;
+  }
+}
 
 TEST_F(MpirunTest, TrainsToTheBitsOfThreads) {
   for (const char* layout : {R"({"tp": 2})", R"({"tp": 2, "sp": true})", R"({"dp": 2, "zero": 1})",
@@ -147,8 +161,7 @@ TEST_F(MpirunTest, ProfilesAndWritesOneResult) {
   const MpirunResult trial = RunRanks(
       2, "profile --quiet --steps 2 --result " + results + " --config " + run + " < " + commands);
   EXPECT_EQ(trial.exit_code, 0) << trial.output;
-  const std::string written = ReadWholeFile(results);
-  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 2) << written;
+  ExpectOneResultEach({"a1", "a2"}, results);
 }
 
 TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
@@ -237,8 +250,7 @@ TEST_F(MpirunTest, ParkedWorkerMayWait) {
                                             "TRIMTAB_COMM_TIMEOUT_S=5");
   driver.join();
   EXPECT_EQ(trial.exit_code, 0) << trial.output;
-  const std::string written = ReadWholeFile(results);
-  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 2) << written;
+  ExpectOneResultEach({"a1", "a2"}, results);
 }
 
 TEST_F(MpirunTest, OtherLaunchersAreRefused) {

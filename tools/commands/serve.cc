@@ -45,9 +45,10 @@ class ServeCommand : public Command {
                "origin whose pages may use the server, as https://chat.example; *: all");
     flags.Choice("--pooling", pooling_, {"mean", "last"},
                  "what embeddings are made of: the mean of all states, or the last one");
-    flags.Switch("--strict", strict_,
-                 "refuse fields of requests that are unknown; otherwise they are ignored, and named "
-                 "in the header X-Trimtab-Ignored");
+    flags.Switch(
+        "--strict", strict_,
+        "refuse fields of requests that are unknown; otherwise they are ignored, and named "
+        "in the header X-Trimtab-Ignored");
   }
 
   int Run(const OutputOptions& output) override {

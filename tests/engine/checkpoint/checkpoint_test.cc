@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/slice_runs.h"
+#include "engine/checkpoint/xxh64.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {
@@ -68,6 +70,7 @@ CheckpointHeader Header(int64_t step) {
   header.run.sequence_length = 32;
   header.step = step;
   header.samples = step * 4;
+  header.tokens = "synthetic tokens";
   return header;
 }
 
@@ -154,6 +157,24 @@ TEST(Checkpoint, KeepsTheRunAndThePosition) {
   EXPECT_EQ(reader.header().run, Header(123).run);
   EXPECT_EQ(reader.header().step, 123);
   EXPECT_EQ(reader.header().samples, 492);
+  EXPECT_EQ(reader.header().tokens, "synthetic tokens");
+}
+
+// Not every header names the data: the key is optional.
+TEST(Checkpoint, OneThatDoesNotNameItsDataIsRead) {
+  const std::string directory = ScratchFolder() + "/checkpoint";
+  WriteAs(directory, 2, 1);
+  nlohmann::json root = nlohmann::json::parse(ReadBytes(directory + "/checkpoint.json"));
+  ASSERT_EQ(root.erase("tokens"), 1u);
+  root.erase("xxh64");
+  const std::string text = root.dump();
+  root["xxh64"] = Xxh64Hex(std::as_bytes(std::span(text)));
+  WriteBytes(directory + "/checkpoint.json", root.dump(1) + "\n");
+  ExpectReadableAs(directory, 4);
+  const CheckpointReader reader(directory);
+  EXPECT_EQ(reader.header().tokens, "");
+  EXPECT_EQ(reader.header().run, Header(7).run);
+  EXPECT_EQ(StepOfCheckpoint(directory), 7);
 }
 
 TEST(Checkpoint, ReplacesTheOneBefore) {

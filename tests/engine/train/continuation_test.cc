@@ -133,6 +133,16 @@ TEST(Continuation, KnowsDataByItsContent) {
             (std::vector<ResultChange>{{"data", "synthetic tokens", "d (others)"}}));
 }
 
+TEST(Continuation, UnknownDataAreNotCompared) {
+  CheckpointHeader from = Saved(PlainRun());
+  from.tokens.clear();
+  EXPECT_EQ(ChangesSince(from, PlainRun(), kTokens), std::vector<ResultChange>{});
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(RequireContinuation(from, "c", PlainRun(), kTokens, {}).empty());
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("c: its data are unknown"),
+            std::string::npos);
+}
+
 // One number of steps that says where to stop, another one to which the rate falls.
 TEST(Continuation, ALongerRunOfTheSameScheduleIsNoChange) {
   RunConfig part = PlainRun();

@@ -143,6 +143,12 @@ TEST_F(FakeSlurm, ASilentControllerIsAskedAgain) {
   EXPECT_EQ(Count("sent"), 3);
 }
 
+TEST_F(FakeSlurm, ASilentControllerIsNotWaitedForOnceToldToStop) {
+  Command("sbatch", "echo x >> $FAKE/sent; echo 'Unable to contact slurm controller' >&2; exit 1");
+  EXPECT_EQ(SubmitJob({"sbatch"}, "name", 1, 3600, [this] { return Count("sent") > 1; }), "");
+  EXPECT_EQ(Count("sent"), 2);
+}
+
 // A driver was killed between sbatch's answer and whatever it would have noted.
 TEST_F(FakeSlurm, AKilledDriversJobIsTakenOver) {
   Command("sbatch", "echo x >> $FAKE/sent; echo 6");

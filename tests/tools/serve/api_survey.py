@@ -3,9 +3,9 @@
 
 usage: api_survey.py URL [MODEL]      prints docs/serving-api.md on stdout, counts on stderr
 
-The lists are of OpenAI's reference, vLLM's protocol and llama.cpp's server, so they hold what others
-have, not what this server has. A field whose value asks for something is sent with that value, and with
-the one that asks for nothing where the first is refused.
+The lists are of OpenAI's reference, vLLM's protocol and llama.cpp's server, so they hold what
+others have, not what this server has. A field whose value asks for something is sent with that
+value, and with the one that asks for nothing where the first is refused.
 """
 
 import json
@@ -273,12 +273,13 @@ def main():
         parts.append(f"## {title}\n\n{words}, of {len(rows)}.\n\n{table(head, code)}")
     print("""# What the server's API takes
 
-`tests/tools/serve/api_survey.py URL` makes this page: it sends a server each field, form and path of OpenAI's, vLLM's
-and llama.cpp's APIs by itself, with a value that asks for something. The model is a tiny one whose conversations are
-written as `plain`; what messages and tools a conversation takes depends on the model's own template.
+`tests/tools/serve/api_survey.py URL` makes this page: it sends a server each field, form and path
+of OpenAI's, vLLM's and llama.cpp's APIs by itself, with a value that asks for something. The model
+is a tiny one whose conversations are written as `plain`; what messages and tools a conversation
+takes depends on the model's own template.
 
 - accepted: it has its effect.
-- ignored: it changes no answer here. Fields that nobody knows are ignored too, and named in the header
+- ignored: it changes no answer here. Unknown fields are ignored too, and named in the header
   `X-Trimtab-Ignored` and the log; `serve --strict` refuses them.
 - refused: ignoring it would change the answer. *only* names the value that is accepted.
 """)
