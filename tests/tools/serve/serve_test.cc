@@ -57,14 +57,14 @@ class Serving : public testing::Test {
 /// Starts a server, waits until it says where it is, and names the process and its URL.
 constexpr char kStart[] =
     "rm -f url\n"  // of the server before
-    "\"$TRIMTAB\" serve --load model --port 0 --chat-template plain $FLAGS >url 2>log &\n"
+    "\"$TRIMTAB\" serve --load model --port 0 --chat-template $TEMPLATE $FLAGS >url 2>log &\n"
     "server=$!\n"
     "for i in $(seq 300); do [ -s url ] && break; sleep 0.1; done\n"
     "url=$(cat url)\n";
 
-std::string Start(const std::string& flags = "") {
+std::string Start(const std::string& flags = "", const std::string& chat_template = "plain") {
   return "TRIMTAB=" + std::filesystem::absolute("tools/trimtab").string() + "\nFLAGS='" + flags +
-         "'\n" + kStart;
+         "'\nTEMPLATE=" + chat_template + "\n" + kStart;
 }
 
 TEST_F(Serving, AnswersAndDrains) {
@@ -100,7 +100,7 @@ TEST_F(Serving, ReadsCallsOfToolsAsItIsTold) {
   WriteBytes(folder_ + "/asked.json", asked.dump());
   const auto answer = [](const std::string& flags) {
     const Outcome outcome =
-        Script(Start("--chat-template tools.jinja " + flags) +
+        Script(Start(flags, "tools.jinja") +
                "curl -sS --max-time 60 $url/v1/chat/completions -d @asked.json\n"
                "kill -INT $server; wait $server\n");
     return json::parse(outcome.output, nullptr, /*exceptions=*/false);
