@@ -3,8 +3,8 @@
 
 usage: api_survey.py URL [MODEL]      prints docs/serving-api.md on stdout, counts on stderr
 
-The lists are of OpenAI's reference, vLLM's protocol and llama.cpp's server, so they hold what others
-have, not what this server has. A field whose value asks for something is sent with that value, and with
+The lists are of OpenAI's reference, vLLM's protocol and llama.cpp's server, so they hold what
+others have, not what this server has. A field is sent with a value that asks for something, and with
 the one that asks for nothing where the first is refused.
 """
 
@@ -304,9 +304,10 @@ def main():
         parts.append(f"## {title}\n\n{words}, of {len(rows)}.\n\n{table(head, code)}")
     print("""# What the server's API takes
 
-`tests/tools/serve/api_survey.py URL` writes this page. It sends a server each field, message form and
-path of the APIs of OpenAI, vLLM and llama.cpp alone, with a value that asks for something. The model is
-tiny, and its chat template is `plain`; a model's own template decides which messages and tools it takes.
+`tests/tools/serve/api_survey.py URL` writes this page. It sends a server each field, message form
+and path of the APIs of OpenAI, vLLM and llama.cpp alone, with a value that asks for something. The
+model is tiny, and its chat template is `plain`; a model's own template decides which messages and
+tools it takes.
 
 - accepted: the field has its effect. *only* names the value that a refused field may have.
 - ignored: the field changes no answer here. Unknown fields are ignored too, and named in the header

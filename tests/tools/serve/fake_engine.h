@@ -71,7 +71,8 @@ class FakeEngine : public Engine {
       ++sequence.done;
       SampledToken& sampled = update.tokens.emplace_back();
       sampled.id = token;
-      sampled.log_probability = request.sampling.seed == 1 || request.sampling.seed == 3 ? -5.0f : -0.5f;
+      sampled.log_probability =
+          request.sampling.seed == 1 || request.sampling.seed == 3 ? -5.0f : -0.5f;
       for (int64_t i = 0; i < request.sampling.log_probabilities; ++i) {
         sampled.likeliest.emplace_back(token + static_cast<int32_t>(i), -0.5f);
       }
