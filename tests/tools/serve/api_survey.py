@@ -4,7 +4,7 @@
 usage: api_survey.py URL [MODEL]      prints docs/serving-api.md on stdout, counts on stderr
 
 The lists are of OpenAI's reference, vLLM's protocol and llama.cpp's server, so they hold what
-others have, not what this server has. A field is sent with a value that asks for something, and with
+others have, not what this server has. A field is sent with a value that asks for it, and with
 the one that asks for nothing where the first is refused.
 """
 
