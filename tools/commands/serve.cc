@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/chat/tool_format.h"
 #include "engine/grammar/token_grammar.h"
 #include "engine/infer/engine.h"
 #include "tools/command.h"
@@ -34,6 +37,10 @@ class ServeCommand : public Command {
     flags.Text("--chat-template", template_,
                "how conversations are written: a file with a Jinja template, or chatml, gemma, "
                "llama-2, llama-3 or plain; if left out, the one that came with the model");
+    flags.Text("--tool-call-parser", tool_format_,
+               fmt::format("how the model writes calls of tools: {}; if left out, as its template "
+                           "shows",
+                           fmt::join(ToolFormatNames(), ", ")));
     flags.Integer("--max-requests", options_.max_requests, 1, 4096,
                   "requests that are answered or wait at once; more are refused");
     flags.Bytes("--max-body", options_.max_body_bytes, "size of a request at most");
@@ -55,6 +62,8 @@ class ServeCommand : public Command {
     if (!key_file_.empty()) options_.api_key = ReadApiKey(key_file_);
     options_.host = HostOf(options_.host);
     RequireOrigin(options_.cors_origin);
+    const std::optional<ToolFormat> tool_format =
+        tool_format_.empty() ? std::nullopt : std::optional(ToolFormatNamed(tool_format_));
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = serving_.OpenTokenizerOf(*weights);
     ServedModel model = {.name = name_.empty() ? weights->model().name : name_,
@@ -63,6 +72,7 @@ class ServeCommand : public Command {
     const std::unique_ptr<ChatTemplate> chat =
         FindChatTemplate(template_, *tokenizer, model.no_chat);
     model.chat = chat.get();
+    model.tool_format = tool_format;
     const auto grammars = std::make_shared<GrammarCompiler>(
         std::make_shared<const TokenVocabulary>(*tokenizer, weights->model().vocab_size));
     model.grammars = grammars.get();
@@ -103,6 +113,7 @@ class ServeCommand : public Command {
   HttpServerOptions options_;
   std::string name_;
   std::string template_;
+  std::string tool_format_;
   std::string key_file_;
   std::string pooling_ = "mean";
   bool strict_ = false;

@@ -4,8 +4,8 @@
 usage: api_survey.py URL [MODEL]      prints docs/serving-api.md on stdout, counts on stderr
 
 The lists are of OpenAI's reference, vLLM's protocol and llama.cpp's server, so they hold what
-others have, not what this server has. A field whose value asks for something is sent with that
-value, and with the one that asks for nothing where the first is refused.
+others have, not what this server has. A field is sent with a value that asks for it, and with
+the one that asks for nothing where the first is refused.
 """
 
 import json
@@ -124,6 +124,29 @@ PROMPTS = [
     ("several lists of token ids", [[70, 71], [72]]), ("texts and token ids", ["ab", [70]]),
     ("an empty text", ""), ("an empty list", []),
 ]
+RESPONSES = [
+    ("model", "MODEL", None), ("instructions", "Be kind.", None), ("temperature", 0.5, 1),
+    ("top_p", 0.9, 1), ("max_output_tokens", 3, None), ("stream", True, False),
+    ("stream_options", {"include_obfuscation": False}, None),
+    ("text", {"format": {"type": "json_object"}}, {"format": {"type": "text"}}),
+    ("tools", [{"type": "function", "name": "f", "parameters": {}}], []),
+    ("tool_choice", "required", "auto"), ("parallel_tool_calls", False, True),
+    ("max_tool_calls", 1, None), ("reasoning", {"effort": "low"}, {}),
+    ("include", ["message.output_text.logprobs"], []), ("top_logprobs", 2, 0),
+    ("truncation", "auto", "disabled"), ("previous_response_id", "resp_1", None),
+    ("conversation", "conv_1", None), ("prompt", {"id": "pmpt_1"}, None),
+    ("background", True, False), ("store", True, False), ("metadata", {"a": "b"}, {}),
+    ("user", "me", ""), ("service_tier", "flex", "auto"), ("safety_identifier", "x", None),
+    ("prompt_cache_key", "x", None), ("prompt_cache_retention", "24h", None), ("seed", 7, None),
+    ("request_id", "abc", None), ("no_such_field", 1, None),
+]
+EMBEDDINGS = [
+    ("model", "MODEL", None), ("encoding_format", "base64", "float"), ("dimensions", 3, None),
+    ("user", "me", ""), ("truncate_prompt_tokens", 3, -1), ("truncation_side", "left", "right"),
+    ("add_special_tokens", False, True), ("priority", 1, 0), ("request_id", "abc", None),
+    ("input_type", "query", None), ("no_such_field", 1, None),
+]
+FIELD_HEAD = ("field", "accepted", "ignored", "refused")
 GET, POST = "GET", "POST"
 TALK = {"messages": [user()], "max_tokens": 2}
 ROUTES = [
@@ -182,7 +205,7 @@ def said(message, model):
 
 
 def kind_of_fields(server, path, body, fields):
-    """The rows and counts of fields sent to one path, one by one."""
+    """The rows (field, accepted, ignored, refused) and counts of fields sent to one path."""
     api = server.fields(path)
     rows, counts = [], {"accepted": 0, "ignored": 0, "refused": 0}
     for name, value, neutral in fields:
@@ -191,24 +214,27 @@ def kind_of_fields(server, path, body, fields):
             beside = {}
         if name == "stream_options":
             beside = {"stream": True}
-        if name in ("top_logprobs",):
+        if name == "top_logprobs" and "messages" in body:
             beside = {"logprobs": True}
+        if value == "MODEL":
+            value = server.model
         if name == "continue_final_message":
             beside = {"messages": [user(), {"role": "assistant", "content": "I"}]}
         status, ignored, message = server.send(POST, path, {**body, **beside, name: value})
         shown = api.get(name, {})
+        note = shown.get("description", "")
         if status == 200 and (ignored or shown.get("x-kind") == "changes nothing"):
             counts["ignored"] += 1
-            reason = "unknown: named in the header" if ignored else shown["description"]
-            rows.append((name, "", "yes", reason))
+            rows.append((name, "", "unknown: named in the header" if ignored else note, ""))
         elif status == 200:
             counts["accepted"] += 1
-            rows.append((name, "yes", "", shown.get("description", "")))
+            rows.append((name, note or "yes", "", ""))
         else:
             again, _, _ = server.send(POST, path, {**body, name: neutral})
             counts["refused"] += 1
             only = f"only `{json.dumps(neutral)}`" if again == 200 and neutral is not None else ""
-            rows.append((name, only, "", said(message, server.model)))
+            why = note if shown.get("x-kind") == "neutral values only" else message
+            rows.append((name, only, "", said(why, server.model)))
     return rows, counts
 
 
@@ -257,10 +283,15 @@ def main():
     write = {"model": model, "prompt": "ab", "max_tokens": 4}
     parts = []
     for title, head, (rows, counts) in [
-            ("Fields of `/v1/chat/completions`", ("field", "accepted", "ignored", "what, or why"),
+            ("Fields of `/v1/chat/completions`", FIELD_HEAD,
              kind_of_fields(server, "/v1/chat/completions", talk, CHAT)),
-            ("Fields of `/v1/completions`", ("field", "accepted", "ignored", "what, or why"),
+            ("Fields of `/v1/completions`", FIELD_HEAD,
              kind_of_fields(server, "/v1/completions", write, COMPLETIONS)),
+            ("Fields of `/v1/responses`", FIELD_HEAD,
+             kind_of_fields(server, "/v1/responses", {"input": "a", "max_output_tokens": 4},
+                            RESPONSES)),
+            ("Fields of `/v1/embeddings`", FIELD_HEAD,
+             kind_of_fields(server, "/v1/embeddings", {"input": "a"}, EMBEDDINGS)),
             ("Messages", ("form", "accepted", "refused with"),
              kind_of_forms(server, "/v1/chat/completions", talk, "messages", MESSAGES)),
             ("Prompts", ("form", "accepted", "refused with"),
@@ -273,15 +304,15 @@ def main():
         parts.append(f"## {title}\n\n{words}, of {len(rows)}.\n\n{table(head, code)}")
     print("""# What the server's API takes
 
-`tests/tools/serve/api_survey.py URL` makes this page: it sends a server each field, form and path
-of OpenAI's, vLLM's and llama.cpp's APIs by itself, with a value that asks for something. The model
-is a tiny one whose conversations are written as `plain`; what messages and tools a conversation
-takes depends on the model's own template.
+`tests/tools/serve/api_survey.py URL` writes this page. It sends a server each field, message form
+and path of the APIs of OpenAI, vLLM and llama.cpp alone, with a value that asks for something. The
+model is tiny, and its chat template is `plain`; a model's own template decides which messages and
+tools it takes.
 
-- accepted: it has its effect.
-- ignored: it changes no answer here. Unknown fields are ignored too, and named in the header
-  `X-Trimtab-Ignored` and the log; `serve --strict` refuses them.
-- refused: ignoring it would change the answer. *only* names the value that is accepted.
+- accepted: the field has its effect. *only* names the value that a refused field may have.
+- ignored: the field changes no answer here. Unknown fields are ignored too, and named in the header
+  `X-Trimtab-Ignored` and in the log; `serve --strict` refuses them.
+- refused: the answer would not be what the field asks for.
 """)
     print("\n".join(parts).rstrip())
 

@@ -33,7 +33,7 @@ TEST(ApiSurvey, TheDocsSayWhatTheServerDoes) {
   ASSERT_TRUE(WaitFor(std::chrono::seconds(60), [&] { return url().ends_with("\n"); })) << url();
   const std::string address = url().substr(0, url().find('\n'));
   const Outcome survey = Shell(fmt::format(
-      "python3 tests/tools/serve/api_survey.py {} >{}/serving-api.md", address, folder));
+      "{{ python3 tests/tools/serve/api_survey.py {} >{}/serving-api.md; }}", address, folder));
   ::kill(server, SIGTERM);
   EXPECT_EQ(WaitForEnd(server), 128 + SIGTERM);
   ASSERT_EQ(survey.status, 0) << survey.output;

@@ -177,14 +177,15 @@ TEST_F(HttpServerTest, EmbedsTexts) {
 TEST_F(HttpServerTest, Responds) {
   Start();
   const std::string asked = R"({"input": "hello", "instructions": "Be kind.",
-      "max_output_tokens": 9, "metadata": {"a": "b"}, "store": false})";
+      "max_output_tokens": 9, "metadata": {"a": "b"}, "store": true})";
   const json body = Post("/v1/responses", asked).parsed();
   EXPECT_EQ(body["object"], "response");
   EXPECT_EQ(body["status"], "incomplete");
   EXPECT_EQ(body["incomplete_details"]["reason"], "max_output_tokens");
   EXPECT_EQ(body["output"][0]["content"][0]["text"], "Be kind.\n");
   EXPECT_EQ(body["metadata"], json({{"a", "b"}}));
-  EXPECT_EQ(body["usage"]["output_tokens"], 9);
+  EXPECT_EQ(body["usage"], json({{"input_tokens", 32}, {"output_tokens", 9}, {"total_tokens", 41}}))
+      << "it counts nothing else";
   const std::string stream =
       Post("/v1/responses", asked.substr(0, asked.size() - 1) + ", \"stream\": true}").body;
   std::vector<std::string> kinds;

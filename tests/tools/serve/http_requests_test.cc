@@ -67,7 +67,6 @@ TEST_F(HttpServerTest, RefusesWithOneClearLine) {
        "has no place for tools"},
       {"/v1/chat/completions", Chat({{"tool_choice", "required"}}), 400, "there are no tools"},
       {"/v1/responses", R"({"input": "x", "previous_response_id": "r"})", 400, "are not kept"},
-      {"/v1/responses", R"({"input": "x", "store": true})", 400, "$.store: expected false"},
       {"/v1/embeddings", R"({"input": "x", "dimensions": 3})", 400, "$.dimensions: expected 2"},
       {"/detokenize", R"({"tokens": [999]})", 400, "$.tokens[0]"},
       {"/infill", "{}", 404, "expected /v1/completions"},
@@ -84,6 +83,28 @@ TEST_F(HttpServerTest, RefusesWithOneClearLine) {
   }
   EXPECT_EQ(Get("/v1/completions").status, 405);
   EXPECT_EQ(Post("/v1/completions", Completion()).status, 200);
+}
+
+// Schemas of tools refer to what they define at their own roots.
+TEST_F(HttpServerTest, ForcesCallsOfToolsThatDefineTypes) {
+  Start();
+  const auto tool = [](const char* name, const char* reference) {
+    json parameters = {{"type", "object"}, {"$defs", {{"City", {{"enum", {"Rome", "$ref"}}}}}}};
+    parameters["properties"] = {{"city", {{"$ref", reference}}}, {"$ref", {{"type", "boolean"}}}};
+    return json{{"type", "function"},
+                {"function", {{"name", name}, {"parameters", std::move(parameters)}}}};
+  };
+  const auto post = [&](const char* reference) {
+    return Post("/v1/chat/completions",
+                Chat({{"tools", {tool("a", "#/$defs/City"), tool("b", reference)}},
+                      {"tool_choice", "required"}}));
+  };
+  EXPECT_EQ(post("#/$defs/City").status, 200);
+  EXPECT_EQ(post("#").status, 200);
+  const Reply bad = post("#/$defs/Town");
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_NE(bad.body.find("$.tool_choice: JSON schema: $.$defs.parameters1"), std::string::npos)
+      << bad.body;
 }
 
 TEST_F(HttpServerTest, NamesWhatItIgnoresAndRefusesItWhereItIsStrict) {

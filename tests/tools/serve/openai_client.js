@@ -165,8 +165,9 @@ const scenarios = {
   },
 
   async callsTools() {
-    const parameters = {type: "object", properties: {yes: {type: "boolean"}},
-                        required: ["yes"], additionalProperties: false};
+    const parameters = {type: "object", properties: {yes: {$ref: "#/$defs/Answer"}},
+                        required: ["yes"], additionalProperties: false,
+                        $defs: {Answer: {type: "boolean"}}};
     const asked = chat({ignore_eos: false, max_completion_tokens: 200, tool_choice: "required",
                         tools: [{type: "function", function: {name: "answer", parameters}}]});
     const whole = await client.chat.completions.create(asked);

@@ -57,14 +57,14 @@ class Serving : public testing::Test {
 /// Starts a server, waits until it says where it is, and names the process and its URL.
 constexpr char kStart[] =
     "rm -f url\n"  // of the server before
-    "\"$TRIMTAB\" serve --load model --port 0 --chat-template plain $FLAGS >url 2>log &\n"
+    "\"$TRIMTAB\" serve --load model --port 0 --chat-template $TEMPLATE $FLAGS >url 2>log &\n"
     "server=$!\n"
     "for i in $(seq 300); do [ -s url ] && break; sleep 0.1; done\n"
     "url=$(cat url)\n";
 
-std::string Start(const std::string& flags = "") {
+std::string Start(const std::string& flags = "", const std::string& chat_template = "plain") {
   return "TRIMTAB=" + std::filesystem::absolute("tools/trimtab").string() + "\nFLAGS='" + flags +
-         "'\n" + kStart;
+         "'\nTEMPLATE=" + chat_template + "\n" + kStart;
 }
 
 TEST_F(Serving, AnswersAndDrains) {
@@ -85,6 +85,36 @@ TEST_F(Serving, AnswersAndDrains) {
   EXPECT_NE(outcome.output.find("finishing the answers that are running"), std::string::npos)
       << outcome.output;
   EXPECT_EQ(outcome.output.find("saving"), std::string::npos) << outcome.output;
+}
+
+// The grammar stands in for a model that has learnt to call tools.
+TEST_F(Serving, ReadsCallsOfToolsAsItIsTold) {
+  WriteBytes(folder_ + "/tools.jinja",
+             "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+             "{% if tools %}{{ tools | tojson }}\n{% endif %}assistant:");
+  const json asked = {
+      {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+      {"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}},
+      {"guided_choice", {R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)"}},
+      {"max_tokens", 90}};
+  WriteBytes(folder_ + "/asked.json", asked.dump());
+  const auto answer = [](const std::string& flags) {
+    const Outcome outcome =
+        Script(Start(flags, "tools.jinja") +
+               "curl -sS --max-time 60 $url/v1/chat/completions -d @asked.json\n"
+               "kill -INT $server; wait $server\n");
+    return json::parse(outcome.output, nullptr, /*exceptions=*/false);
+  };
+  const json read = answer("--tool-call-parser hermes")["choices"][0];
+  EXPECT_EQ(read["finish_reason"], "tool_calls") << read;
+  EXPECT_EQ(read["message"]["tool_calls"][0]["function"],
+            json({{"name", "f"}, {"arguments", R"({"a": 1})"}}));
+  const json left = answer("--tool-call-parser none")["choices"][0];
+  EXPECT_EQ(left["message"]["content"], asked["guided_choice"][0]) << left;
+  const json refused = answer("")["error"];
+  EXPECT_NE(refused["message"].get<std::string>().find("does not show how calls are written"),
+            std::string::npos)
+      << refused;
 }
 
 // As it may stand in a URL, and as the system writes it.
@@ -175,6 +205,7 @@ TEST_F(Serving, RefusesWithOneLine) {
         Case{"serve --load model --api-key-file run.json", 3, "run.json: several lines"},
         Case{"serve --load model --chat-template chatm", 2, "chatml"},
         Case{"serve --load model --chat-template chatml", 3, "<|im_start|>"},
+        Case{"serve --load model --tool-call-parser herms", 2, "did you mean 'hermes'"},
         Case{"serve --load model --layout dp=1048576", 4, "1048576 ranks"},
         Case{"serve --load model --host 203.0.113.1", 6, "cannot listen"},
         Case{"serve --load model --api-key-file nothing", 3, "nothing"},

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Chats on a server's page in headless Chromium as a person would; prints as JSON what it shows.
+"""Chats on a server's page in headless Chromium as a person would; prints what it sees.
 
 usage: use_chat_page.py SCRATCH URL      exits 77 without a browser
 """

@@ -23,7 +23,8 @@ struct ServedModel {
   std::vector<int32_t> end_tokens = {};  // of an answer, beside those of tokenizer and template
   const ChatTemplate* chat = nullptr;    // null: there is none, and why says the next
   std::string no_chat = {};
-  GrammarCompiler* grammars = nullptr;  // null: there are none
+  std::optional<ToolFormat> tool_format = {};  // instead of what the template says
+  GrammarCompiler* grammars = nullptr;         // null: there are none
   EngineLimits limits{};
   int64_t vocab_size = 0;
   int64_t embedding_size = 0;

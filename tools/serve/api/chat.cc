@@ -43,7 +43,10 @@ void RenderChat(Asked& asked) {
   }
   out.generation.stop_tokens = std::move(prompt.stop_tokens);
   for (std::string& stop : prompt.stop_strings) out.answer.stops.push_back(std::move(stop));
-  if (asked.split_reasoning && model.chat->thinks()) out.answer.thinks = EndsInThought(prompt.text);
+  // A grammar holds from the first token on, so an answer that has one has no thought.
+  if (asked.split_reasoning && asked.grammars.empty() && model.chat->thinks()) {
+    out.answer.thinks = EndsInThought(prompt.text);
+  }
   out.answer.trim_start = !request.continue_final_message;
   out.prompts = {std::move(prompt.tokens)};
   out.prompt_texts = {""};

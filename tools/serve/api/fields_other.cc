@@ -12,7 +12,7 @@ constexpr unsigned kAny = kAnswers | kEmbeddings;
 
 constexpr std::array kFields = {
     Field{"user", kAny, kNothing, R"("type":"string")", "", "whose request it is"},
-    Field{"store", kText, kNothing, R"("type":"boolean")", "", "nothing is kept"},
+    Field{"store", kAnswers, kNothing, R"("type":"boolean")", "", "nothing is kept"},
     Field{"metadata", kAnswers, kNothing, R"("type":"object")", "", "nothing is kept"},
     Field{"service_tier", kAnswers, kNothing, R"("type":"string")", "", "there is one tier"},
     Field{"safety_identifier", kAnswers, kNothing, R"("type":"string")", "", "whose request it is"},

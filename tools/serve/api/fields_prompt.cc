@@ -59,8 +59,6 @@ constexpr std::array kFields = {
           "responses are not kept; send the conversation as input"},
     Field{"conversation", kResponses, kNeutral, R"("type":["string","object"])", "[]",
           "conversations are not kept; send them as input"},
-    Field{"store", kResponses, kNeutral, R"("type":"boolean")", "[false]",
-          "responses are not kept"},
     Field{"background", kResponses, kNeutral, R"("type":"boolean")", "[false]",
           "responses are not kept; use stream"},
     Field{"prompt", kResponses, kNeutral, R"("type":"object")", "[]",

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "tools/serve/api/asked.h"
 
@@ -32,24 +33,53 @@ Json Named(const Json& tools, const FieldValue& name) {
   name.Refuse("the name of one of the tools");
 }
 
-/// JSON schema of a call of one of the tools.
+/// Lets the references in a schema, which begin at its root, begin at `root`.
+void MoveReferences(Json& schema, const std::string& root) {
+  constexpr std::array<std::string_view, 4> kData = {"const", "enum", "default", "examples"};
+  constexpr std::array<std::string_view, 5> kMaps = {"properties", "patternProperties", "$defs",
+                                                     "definitions", "dependentSchemas"};
+  if (schema.is_array()) {
+    for (Json& each : schema) MoveReferences(each, root);
+  }
+  if (!schema.is_object()) return;
+  for (auto& [key, value] : schema.items()) {
+    if (key == "$ref" && value.is_string() &&
+        value.get_ref<const std::string&>().starts_with('#')) {
+      value = root + value.get<std::string>().substr(1);
+    } else if (std::ranges::find(kMaps, key) != kMaps.end() && value.is_object()) {
+      for (auto& [name, each] : value.items()) MoveReferences(each, root);  // names are no keywords
+    } else if (std::ranges::find(kData, key) == kData.end()) {
+      MoveReferences(value, root);
+    }
+  }
+}
+
+/// JSON schema of a call of one of the tools. Parameters are definitions of it, as their own
+/// references are to what they define.
 Json SchemaOf(const Json& tools) {
   Json calls = Json::array();
+  Json definitions = Json::object();
   for (const Json& tool : tools) {
     const Json& function = tool["function"];
     Json parameters = function.contains("parameters") && !function["parameters"].is_null()
                           ? function["parameters"]
                           : Json{{"type", "object"}};
+    const std::string name = fmt::format("parameters{}", calls.size());
+    const std::string root = "#/$defs/" + name;
+    MoveReferences(parameters, root);
+    definitions[name] = std::move(parameters);
     Json properties = Json::object();
     properties["name"] = {{"const", function["name"]}};
-    properties["parameters"] = std::move(parameters);
+    properties["parameters"] = {{"$ref", root}};
     Json call = {{"type", "object"}};
     call["properties"] = std::move(properties);
     call["required"] = Json::array({"name", "parameters"});
     call["additionalProperties"] = false;
     calls.push_back(std::move(call));
   }
-  return calls.size() == 1 ? calls[0] : Json{{"anyOf", calls}};
+  Json schema = calls.size() == 1 ? calls[0] : Json{{"anyOf", calls}};
+  schema["$defs"] = std::move(definitions);
+  return schema;
 }
 
 ToolChoice WordOf(const FieldValue& word) {
@@ -103,12 +133,19 @@ Json ReadTools(Asked& asked) {
     answer.tools = ToolFormat::kLlama3Json;
     return asked.model.chat->takes_tools() ? tools : Json();
   }
-  answer.tools = asked.model.chat->tool_format();
-  if (!asked.model.chat->takes_tools() || answer.tools == ToolFormat::kNone) {
+  const ChatTemplate& chat = *asked.model.chat;
+  answer.tools = asked.model.tool_format.value_or(chat.tool_format());
+  if (!chat.takes_tools()) {
     throw InputError(fmt::format(
         "$.tools: the chat template '{}' has no place for tools; expected none, or a tool_choice "
         "of \"required\" or a function",
-        asked.model.chat->name()));
+        chat.name()));
+  }
+  if (answer.tools == ToolFormat::kNone && !asked.model.tool_format) {
+    throw InputError(fmt::format(
+        "$.tools: the chat template '{}' does not show how calls are written; expected none, or a "
+        "server with --tool-call-parser",
+        chat.name()));
   }
   return tools;
 }

@@ -166,9 +166,7 @@ class ResponseReply : public Reply {
         MessageItem(json::array({PartOf(answer.content())}), cut ? "incomplete" : "completed"));
     const json usage = Usage(*choices);
     out["usage"] = {{"input_tokens", usage["prompt_tokens"]},
-                    {"input_tokens_details", {{"cached_tokens", 0}}},
                     {"output_tokens", usage["completion_tokens"]},
-                    {"output_tokens_details", {{"reasoning_tokens", 0}}},
                     {"total_tokens", usage["total_tokens"]}};
     return out;
   }
