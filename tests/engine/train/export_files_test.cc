@@ -123,7 +123,7 @@ TEST_F(ExportFiles, GoOutAsTheyCameIn) {
   run.steps = 2;
   run.data = corpus.prefix;
   const std::string again = folder_ + "/again";
-  TrainAndExport(run, {.load = folder_ + "/checkpoint"}, again);
+  TrainAndExport(run, {.load = folder_ + "/checkpoint", .overrides = {"steps", "data"}}, again);
   for (const auto& [name, content] : files) {
     EXPECT_EQ(ReadBytes(again + "/out/" + name), content) << name;
   }
