@@ -85,7 +85,7 @@ void Classify(const ChildExit& end, LaunchEnd why, const std::string& said, Tria
   };
   switch (why) {
     case LaunchEnd::kTimeLimit:
-      // Of the job that holds the nodes, whichever visit was the last.
+      // The limit is that of the job that holds the nodes, whichever visit was the last.
       return is(TrialState::kPreempted, "its nodes were held no longer than the job's time limit");
     case LaunchEnd::kNotTaken:
     case LaunchEnd::kPreempted:

@@ -47,7 +47,7 @@ CandidateRecord Candidate(const Problem& problem, const SpeedRequirements& speed
 
 /// How many of each class are stored. The classes of a cpu are its numbers of ranks, whose
 /// predictions are off against each other by more than most layouts of one differ.
-/// Of hundreds of classes, fewer of each are.
+/// With hundreds of classes, fewer of each are.
 size_t MostOfClass(const Problem& problem, Predictor& predictor) {
   constexpr size_t kOfClassOfCpu = 60;
   constexpr size_t kOfAllClasses = 1000;

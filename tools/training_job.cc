@@ -31,7 +31,7 @@ int StopsAsked() {
   return 0;
 }
 
-/// What is left of a run that ended too soon, and the command that goes on with it.
+/// Describes a run that ended too soon, and the command that goes on with it.
 std::string HowToGoOn(const std::string& checkpoint, const std::string& log_path) {
   std::vector<std::string> command = OwnArguments();
   command.insert(command.begin(), "trimtab");

@@ -17,7 +17,7 @@
 
 namespace trimtab {
 
-/// What is to be answered, as apply_chat_template of Hugging Face's transformers takes it.
+/// A conversation to answer, as apply_chat_template of Hugging Face's transformers takes it.
 struct ChatRequest {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   nlohmann::ordered_json tools{};      // null: none

@@ -25,7 +25,7 @@ constexpr char kProcessorTemplateFile[] = "chat_template.json";  // beside a pro
 constexpr char kMoreTemplatesFolder[] = "additional_chat_templates";  // NAME.jinja
 /// Vocabularies, of which the first that is there counts.
 constexpr const char* kVocabularyFiles[] = {kModelFile, kJsonFile, kVocabFile, kMergesFile};
-/// What is said beside them.
+/// Files that add to a vocabulary.
 constexpr const char* kFilesBeside[] = {kTokenizerConfigFile, kSpecialTokensFile, kAddedTokensFile,
                                         kTemplateFile, kProcessorTemplateFile};
 

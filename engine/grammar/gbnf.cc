@@ -142,7 +142,7 @@ class GbnfParser {
     return grammar_.Choice(std::move(branches));
   }
 
-  /// Whether an alternative goes on in the next line: a '|' stands there.
+  /// Returns true if an alternative goes on in the next line, which begins with '|'.
   bool GoesOn() {
     const size_t begin = at_;
     SkipSpace(/*lines=*/true);

@@ -59,7 +59,7 @@ class Grammar {
   Expr Call(Rule rule);
   /// A call of the rule of this name; `body` makes its body, which may call it too, at first use.
   Expr Named(const std::string& name, const std::function<Expr()>& body);
-  /// The same texts as `part`, through a rule if it is large: for parts that are used repeatedly.
+  /// Returns a part with the texts of `part`, through a rule if it is large: for repeated use.
   Expr Shared(Expr part);
 
   const Node& node(Expr expr) const { return nodes_[static_cast<size_t>(expr)]; }

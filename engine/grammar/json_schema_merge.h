@@ -11,7 +11,7 @@ namespace trimtab {
 nlohmann::ordered_json MergeSchemas(const nlohmann::ordered_json& a,
                                     const nlohmann::ordered_json& b, const std::string& path);
 
-/// Whether the keyword says nothing about which values fit.
+/// Returns true if the keyword is an annotation: it does not restrict values.
 bool IsAnnotation(const std::string& keyword);
 
 }  // namespace trimtab

@@ -141,7 +141,7 @@ void LazyAutomaton::Predict(Set& set) const {
     if (!state.bytes.empty()) set.scans.push_back(item);
     for (const RuleAutomata::RuleEdge& edge : state.rules) {
       if (edge.tail) {
-        // Those of the kernel are in it already.
+        // Items of the kernel are in it already.
         list.Add({rules_->start(edge.rule), item.origin, item.rule});
         continue;
       }

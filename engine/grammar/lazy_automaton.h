@@ -33,12 +33,12 @@ class LazyAutomaton {
     const int32_t next = from.next[static_cast<size_t>(byte_class)];
     return next != kUnknown ? next : Compute(state, byte_class);
   }
-  /// Whether the text so far is a whole text of the grammar.
+  /// Returns true if the text so far is a whole text of the grammar.
   bool CanEnd(int32_t state) const { return sets_[static_cast<size_t>(state)]->can_end; }
-  /// Whether no byte may follow.
+  /// Returns true if no byte may follow.
   bool Finished(int32_t state) const { return sets_[static_cast<size_t>(state)]->scans.empty(); }
 
-  /// The same state of `other`, an automaton of the same rules, in this one.
+  /// Returns this automaton's state for a state of `other`, an automaton of the same rules.
   int32_t Import(const LazyAutomaton& other, int32_t state);
 
   int64_t size() const { return std::ssize(sets_); }

@@ -15,7 +15,7 @@ struct Decimal {
   std::string whole{};     // without leading zeros, "0" at least
   std::string fraction{};  // without trailing zeros
 
-  /// Of a JSON number. Throws InputError when its exponent is beyond a double's.
+  /// Reads a JSON number. Throws InputError when its exponent is beyond a double's.
   static Decimal Parse(std::string_view number);
 };
 

@@ -29,7 +29,7 @@ class RuleAutomata {
     std::vector<RuleEdge> rules{};
     bool accepting = false;
 
-    /// Whether it waits for something that is not a tail.
+    /// True if it waits for something that is not a tail.
     bool Waits() const;
     auto operator<=>(const State&) const = default;
   };
@@ -39,7 +39,7 @@ class RuleAutomata {
 
   int32_t root() const { return root_; }
   int32_t start(int32_t rule) const { return starts_[static_cast<size_t>(rule)]; }
-  /// Whether the rule describes the empty text.
+  /// Returns true if the rule describes the empty text.
   bool nullable(int32_t rule) const { return nullable_[static_cast<size_t>(rule)]; }
   const State& state(int32_t state) const { return states_[static_cast<size_t>(state)]; }
   int64_t size() const { return std::ssize(states_); }

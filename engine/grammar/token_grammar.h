@@ -75,9 +75,9 @@ class GrammarState {
   std::shared_ptr<const TokenMask> Allowed() const;
   /// Takes a token; false, and nothing changes, if it may not follow.
   bool Accept(int32_t token);
-  /// Whether the text may end here.
+  /// Returns true if the text may end here.
   bool CanEnd() const;
-  /// Whether it must end here: no byte may follow.
+  /// Returns true if it must end here: no byte may follow.
   bool Finished() const;
 
  private:

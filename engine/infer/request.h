@@ -39,7 +39,7 @@ struct SampledToken {
 
 using RequestId = int64_t;
 
-/// What of the prompt's final hidden states an embedding is made of.
+/// How the prompt's final hidden states become an embedding.
 enum class Pooling : uint8_t {
   kNone,  // a text is generated instead
   kMean,  // the mean over all tokens

@@ -72,7 +72,7 @@ TextStream::TextStream(std::vector<std::string> stops, StopText found)
 size_t TextStream::EndAt(size_t found) const {
   size_t end = found;
   for (const std::string& stop : stops_) {
-    // Of those that begin together the shortest was whole first.
+    // The shortest of several that begin together was whole first.
     const bool here = keep_stop_ && pending_.compare(found, stop.size(), stop) == 0;
     if (here && (end == found || found + stop.size() < end)) end = found + stop.size();
   }

@@ -108,7 +108,7 @@ std::optional<LostRank> FindLostRank(const std::string& log) {
     LostRank rank = {.rank = std::atoi(lost[2].str().c_str()),
                      .node = lost[1],
                      .how = Ended(Trimmed(lost[3].str()))};
-    // Those that fail, or are terminated, after it are consequences.
+    // Ranks that fail, or are terminated, after it are consequences.
     const bool cause = rank.how.starts_with("signal") && lost[3] != strsignal(SIGTERM);
     if (cause) return rank;
     if (!first) first = std::move(rank);

@@ -168,7 +168,7 @@ std::optional<SlurmJob> ParseJob(const std::string& text) {
   const int signal = colon == std::string::npos ? 0 : Number(exit.substr(colon + 1));
   if (signal != 0) job.exit_code = 128 + signal;
   job.restarts = Number(Field(line, "Restarts"));
-  // Of this start, not of one before. Both are of the form 2024-05-01T12:00:00.
+  // It must belong to this start, not to one before. Both are of the form 2024-05-01T12:00:00.
   const std::string preempted = Field(line, "PreemptTime");
   job.preempted = !preempted.empty() && preempted[0] >= '0' && preempted[0] <= '9' &&
                   preempted >= Field(line, "StartTime");

@@ -12,7 +12,7 @@
 namespace trimtab {
 namespace {
 
-// Of measurements, in the order of the bars, behind those of predictions.
+// Parts of measurements, in the order of the bars, behind those of predictions.
 constexpr std::array<std::string_view, 5> kMeasuredParts = {"matrix products", "attention",
                                                             "messages", "other ops", "between ops"};
 

@@ -68,7 +68,7 @@ bool IsEmptyStudy(const std::string& path) {
   std::error_code ignored;
   const bool cut_short = std::filesystem::exists(path + kJournal, ignored);
   const Kind kind = KindOf(path);
-  // Of a study that was being made the first pages may not be there yet, but its journal is.
+  // A study that was being made may lack its first pages, but it has its journal.
   if (kind != Kind::kTraining && !(kind == Kind::kNone && cut_short)) return false;
   try {
     Database database(path, /*create=*/false);

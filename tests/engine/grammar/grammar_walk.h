@@ -21,7 +21,7 @@ inline std::shared_ptr<const TokenVocabulary> ByteVocabulary(std::vector<std::st
   return std::make_shared<const TokenVocabulary>(std::move(bytes));
 }
 
-/// Whether `text` is a text of the grammar, byte by byte.
+/// Returns true if `text` is a text of the grammar, byte by byte.
 inline bool Takes(const std::shared_ptr<const TokenGrammar>& grammar, std::string_view text) {
   GrammarState state(grammar);
   for (const char c : text) {

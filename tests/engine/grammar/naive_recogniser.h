@@ -32,9 +32,9 @@ class NaiveRecogniser {
     } while (found_ != before);
   }
 
-  /// Whether the text is one of the grammar.
+  /// Returns true if the text is one of the grammar.
   bool IsText() { return ends_[{root_, 0}].contains(text_.size()); }
-  /// Whether it is the beginning of one.
+  /// Returns true if it is the beginning of one.
   bool IsBeginning() { return begins_.contains({root_, 0}) || IsText(); }
 
  private:
@@ -86,7 +86,7 @@ class NaiveRecogniser {
     return ends;
   }
 
-  /// Whether the text from `from` on is the beginning of one of `expr`.
+  /// Returns true if the text from `from` on begins one of `expr`.
   bool Begins(Expr expr, size_t from) {
     const Grammar::Node& node = grammar_.node(expr);
     switch (node.kind) {

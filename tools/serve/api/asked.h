@@ -38,7 +38,7 @@ struct Asked {
   bool parallel_calls = true;
   bool split_reasoning = true;
 
-  // What is told of tokens.
+  // Details of tokens to report.
   bool token_texts = false;
   bool token_pieces = false;
 

@@ -5,7 +5,8 @@
 namespace trimtab {
 namespace {
 
-/// Whether a message is the beginning of the answer: Mistral's and DeepSeek's way to say so.
+/// Returns true if a message is the beginning of the answer: Mistral's and DeepSeek's way to say
+/// so.
 bool IsPrefix(const FieldValue& messages) {
   if (!messages.json().is_array() || messages.json().empty()) return false;
   const Json& last = messages.json().back();

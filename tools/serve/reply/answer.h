@@ -39,7 +39,7 @@ class Answer {
   bool ended() const { return !finish_.empty(); }
   /// "stop", "length" or "tool_calls"; empty before the end.
   const std::string& finish() const { return finish_; }
-  /// Those taken, of which the ones from `begin` on were taken by the last Add.
+  /// Tokens taken; the ones from `begin` on were taken by the last Add.
   const std::vector<SampledToken>& tokens() const { return tokens_; }
   size_t begin() const { return begin_; }
   /// Where each of them begins, in characters. Spaces that are trimmed count.
