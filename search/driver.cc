@@ -49,13 +49,8 @@ SearchOptions PricedByStudy(SearchOptions options, const Study& study) {
 /// Enumerates, unless an earlier search has.
 void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ingested, Study& study,
                Predictor& predictor, SearchEvents& events) {
-  if (study.enumerated()) {
-    const std::vector<CandidateRecord> candidates = study.Candidates();
-    const bool visited = std::any_of(candidates.begin(), candidates.end(),
-                                     [](const auto& c) { return !c.visits.empty(); });
-    // What a stopped walk has left is looked at now, unless the race has begun.
-    if (study.gap() > 0 && !visited) study.ForgetSpace();
-  }
+  // What a stopped walk has left is looked at now, unless the race has begun.
+  if (study.gap() > 0) study.ForgetSpace();
   if (study.enumerated()) {
     const std::vector<CandidateRecord> candidates = study.Candidates();
     const auto measured = std::count_if(candidates.begin(), candidates.end(),

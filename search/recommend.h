@@ -32,7 +32,7 @@ struct RankingRow {
   /// The figure that decides its place: measured where it was visited, else predicted.
   struct Figure {
     double tokens_per_s = 0;
-    // Of the interval; without one where too little is known for it to say anything.
+    // Ends of the interval; none where too little is known for it to say anything.
     std::optional<double> low{};
     std::optional<double> high{};
     std::string trust;  // measured | calibrated | modelled

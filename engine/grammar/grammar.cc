@@ -86,7 +86,7 @@ Grammar::Expr Grammar::Strings(std::vector<std::string> strings) {
   return strings.empty() ? Never() : StringsFrom(strings, 0, strings.size(), 0);
 }
 
-/// Those of `sorted` from `begin` to `end`, which are equal up to byte `at`, from there on.
+/// Adds the texts `begin` to `end` of `sorted`, which are equal up to byte `at`, from there on.
 Grammar::Expr Grammar::StringsFrom(const std::vector<std::string>& sorted, size_t begin, size_t end,
                                    size_t at) {
   const std::string& first = sorted[begin];

@@ -20,8 +20,8 @@ std::vector<uint64_t> GrammarMask(const GrammarState& state, std::span<const int
 
 class SequenceGrammar {
  public:
-  /// Of an answer that has the tokens `answer` already. `compiler` may be null: an engine without a
-  /// vocabulary.
+  /// Follows an answer that has the tokens `answer` already. `compiler` may be null: an engine
+  /// without a vocabulary.
   SequenceGrammar(const GrammarSource& source, GrammarCompiler* compiler,
                   std::span<const int32_t> answer);
 

@@ -76,7 +76,7 @@ struct Race {
   RaceFit::Estimate AgainstBest(const RaceRules& rules,
                                 const std::vector<CandidateRecord>& candidates,
                                 size_t candidate) const;
-  /// The same of an entrant by the visits alone: the ratio of the figures that a ranking shows.
+  /// Compares an entrant by its visits alone: the ratio of the figures that a ranking shows.
   RaceFit::Estimate MeasuredAgainstBest(const RaceRules& rules,
                                         const std::vector<CandidateRecord>& candidates,
                                         size_t candidate) const;

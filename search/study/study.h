@@ -139,7 +139,8 @@ class Study {
                        const PrunedCounts& pruned = {}, double gap = 0);
   /// The gap that the walk over the space left; 0 where it came to its end.
   double gap() const;
-  /// Forgets the candidates, of which none was measured, so that the space can be walked again.
+  /// Forgets the candidates, so that the space can be walked again. Does nothing once a round or an
+  /// attempt has begun: what was tried stays.
   void ForgetSpace();
   /// What rules pruned, as it was stored. Older studies have none: they hold every candidate.
   PrunedCounts Pruned() const;

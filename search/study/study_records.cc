@@ -87,6 +87,8 @@ double Study::gap() const {
 }
 
 void Study::ForgetSpace() {
+  if (database_->QueryInt("SELECT count(*) FROM attempts") > 0) return;
+  if (database_->QueryInt("SELECT count(*) FROM rounds") > 0) return;
   database_->Transaction([&] {
     for (const char* table : {"predictions", "candidates", "pruned"}) {
       database_->Execute(fmt::format("DELETE FROM {}", table));

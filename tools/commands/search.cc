@@ -195,8 +195,10 @@ class SearchCommand : public Command {
                  "seconds a visit measures at least");
     flags.Number("--visit-limit", options_.trial_time_limit_s, 0, 1e9,
                  "seconds after which a visit is killed; 0 = never");
-    flags.Positive("--budget", options_.budget_s, 1e9,
-                   "seconds after which no visit starts (exit code 5); no limit if left out");
+    flags.Positive(
+        "--budget", options_.budget_s, 1e9,
+        "stop measuring, and walking a large space, after this many seconds (exit code 5 "
+        "if undecided); no limit if left out");
     flags.Positive(
         "--gpu-minutes", options_.gpu_minutes, 1e9,
         "GPU minutes, on a cpu minutes of ranks, that the visits of this command may take "
@@ -261,7 +263,7 @@ class SearchCommand : public Command {
     } else {
       Print(SearchText(result, top_, UseColor(output, STDOUT_FILENO)));
     }
-    if (!result.partial) return 0;
+    if (!result.partial) return StopExitCode();
     LogWarning("partial result: {}; --resume goes on with {}", result.partial_reason,
                options_.study_path);
     return StopExitCode() != 0 ? StopExitCode() : static_cast<int>(ExitCode::kPartial);

@@ -24,7 +24,7 @@ nlohmann::json Saved(int version, const std::string& type) {
   return ReadJsonFile(kFolder + "transformers" + std::to_string(version) + "/" + type + ".json");
 }
 
-// Of the classes, DeepSeek-V2 with 6 chosen experts; its class has none.
+// Defaults of the classes; DeepSeek-V2 with 6 chosen experts; its class has none.
 struct Default {
   const char* type;
   int64_t vocab, hidden, layers, heads, kv_heads, head_size, ffn, positions;

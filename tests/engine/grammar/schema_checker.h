@@ -1,4 +1,5 @@
-// Whether a JSON value fits a JSON schema: plain recursion, for tests of what makes such values.
+// Checks whether a JSON value fits a JSON schema: plain recursion, for tests of what makes such
+// values.
 #pragma once
 
 #include <cmath>

@@ -45,5 +45,14 @@ TEST(StudySchema, AStoppedWalkLeavesItsGapUntilTheSpaceIsForgotten) {
   EXPECT_EQ(study->Candidates().size(), SomeCandidates().size());
 }
 
+TEST(StudySchema, WhatWasTriedIsNotForgotten) {
+  auto study = Study::Open(ScratchPath("tried.db"), TinyProblem(), {});
+  study->StoreCandidates(SomeCandidates(), {}, 0.25);
+  study->BeginAttempt(1, study->BeginRound({1}));
+  study->ForgetSpace();
+  EXPECT_EQ(study->Candidates().size(), SomeCandidates().size());
+  EXPECT_EQ(study->gap(), 0.25);
+}
+
 }  // namespace
 }  // namespace trimtab
