@@ -4,7 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
-#include <numeric>
+#include <span>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -127,18 +127,34 @@ class RankLoop {
     // Threads share the writer of rank 0; a process has one of its own.
     if (rank_.speaks() && rank_.index() != 0) MakeWriter(header, FileRole::kJoin);
     WriteState(trainer_, *shared_.writer);
-    int64_t written = 0;
-    if (rank_.speaks() && rank_.index() != 0) {
-      shared_.writer->Finish();
-      written = shared_.writer->written_elements();
-    }
-    const std::vector<int64_t> elsewhere = rank_.Gather(std::span(&written, 1));
-    if (rank_.index() == 0) {
-      shared_.writer->Finish(std::accumulate(elsewhere.begin(), elsewhere.end(), int64_t{0}));
-    }
+    if (rank_.speaks() && rank_.index() != 0) shared_.writer->Finish();
+    CollectReceipts();
+    if (rank_.index() == 0) shared_.writer->Finish();
     if (rank_.speaks()) shared_.writer.reset();
     if (rank_.index() != 0) return;
     if (options_.on_save) options_.on_save(step, SecondsSince(start));
+  }
+
+  /// Hands rank 0's writer what the others have written, along a binomial tree of processes. Every
+  /// rank has written its part when rank 0 returns.
+  void CollectReceipts() {
+    if (rank_.in_process()) return rank_.Barrier();  // one writer
+    Communicator& ranks = *rank_.parallel().host;
+    const int rank = rank_.index();
+    for (int distance = 1; distance < ranks.size(); distance *= 2) {
+      if ((rank & distance) != 0) {
+        const std::vector<uint64_t> receipt = shared_.writer->Receipt();
+        const uint64_t size = receipt.size();
+        SendHostBytes(ranks, std::as_bytes(std::span(&size, 1)), rank - distance);
+        return SendHostBytes(ranks, std::as_bytes(std::span(receipt)), rank - distance);
+      }
+      if (rank + distance >= ranks.size()) continue;
+      uint64_t size = 0;
+      RecvHostBytes(ranks, std::as_writable_bytes(std::span(&size, 1)), rank + distance);
+      std::vector<uint64_t> receipt(size);
+      RecvHostBytes(ranks, std::as_writable_bytes(std::span(receipt)), rank + distance);
+      shared_.writer->AddReceipt(receipt);
+    }
   }
 
   void MakeWriter(const CheckpointHeader& header, FileRole role) {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
-#include "engine/data/mix.h"
+#include "engine/base/mix.h"
 
 namespace trimtab {
 namespace {

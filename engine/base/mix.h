@@ -1,4 +1,4 @@
-// A 64-bit mixing function, for shuffles and synthetic data.
+// A 64-bit mixing function, for shuffles, synthetic data and checksums.
 #pragma once
 
 #include <cstdint>
