@@ -1,6 +1,7 @@
 #include "engine/train/run_training.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -59,13 +60,15 @@ class RankLoop {
       if (GoesOnInPlace()) saved = step;
     }
     StopSignal stop = StopSignal::kNone;
+    StartTogether();
     while (step < run_.steps && stop == StopSignal::kNone) {
       OneStep(step++);
-      stop = StopRequested();
+      stop = EndTogether();
       const bool due = options_.save_every > 0 && step % options_.save_every == 0;
       if (due && stop != StopSignal::kCancel) {
         Save(step);
         saved = step;
+        StartTogether();
       }
     }
     if (stop != StopSignal::kCancel && saved != step) Save(step);
@@ -88,15 +91,18 @@ class RankLoop {
     return rank_.FromFirst(in_place ? 1 : 0) == 1;
   }
 
+  /// Begins the time of a step after other work, once all ranks have done theirs.
+  void StartTogether() {
+    rank_.Barrier();
+    begin_ = Clock::now();
+  }
+
   void OneStep(int64_t index) {
-    rank_.Barrier();
-    const Clock::time_point start = Clock::now();
-    const StepResult result = trainer_.Step(source_, index);
+    const StepResult result = trainer_.Step(source_, index, all_allow_capture_);
     rank_.device().Synchronize();
-    rank_.Barrier();
     if (rank_.speaks()) shared_.summary.last_loss = result.loss;
     if (rank_.index() != 0 || !options_.on_step) return;
-    const double seconds = SecondsSince(start);
+    const double seconds = SecondsSince(begin_);
     const double tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
     options_.on_step({.step = index + 1,
                       .loss = result.loss,
@@ -109,11 +115,17 @@ class RankLoop {
                       .tokens_per_s = tokens / seconds});
   }
 
-  /// Rank 0's answer, the same for all.
-  StopSignal StopRequested() {
-    if (!options_.stop_requested) return StopSignal::kNone;
-    const StopSignal mine = rank_.index() == 0 ? options_.stop_requested() : StopSignal::kNone;
-    return static_cast<StopSignal>(rank_.FromFirst(static_cast<int64_t>(mine)));
+  /// The one exchange between all ranks of a step: it tells whether all allow the next step to be
+  /// captured, and returns rank 0's answer to whether to stop. The time of the next step begins as
+  /// this rank comes here, so waiting for slower ranks is part of some step.
+  StopSignal EndTogether() {
+    const bool asks = rank_.index() == 0 && options_.stop_requested;
+    const StopSignal mine = asks ? options_.stop_requested() : StopSignal::kNone;
+    begin_ = Clock::now();
+    std::array<int64_t, 2> told = {static_cast<int64_t>(mine), trainer_.AllowsCapture() ? 0 : 1};
+    rank_.Max(told);
+    all_allow_capture_ = told[1] == 0;
+    return static_cast<StopSignal>(told[0]);
   }
 
   void Save(int64_t step) {
@@ -169,6 +181,8 @@ class RankLoop {
   Rank& rank_;
   Shared& shared_;
   Trainer trainer_;
+  Clock::time_point begin_{};       // of the step under way
+  bool all_allow_capture_ = false;  // no first step is captured: kernels are chosen in it
 };
 
 /// A checkpoint this run can go on from.
