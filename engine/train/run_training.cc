@@ -16,6 +16,7 @@
 #include "engine/data/end_tokens.h"
 #include "engine/data/open_token_source.h"
 #include "engine/data/open_tokenizer.h"
+#include "engine/data/sample_prefetcher.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/continuation.h"
 #include "engine/train/ranks.h"
@@ -44,7 +45,7 @@ class RankLoop {
            Rank& rank, Shared& shared)
       : run_(run),
         options_(options),
-        source_(source),
+        samples_(source, run.sequence_length + 1, kMicroBatchesAhead * run.layout.micro_batch),
         rank_(rank),
         shared_(shared),
         trainer_(run, rank.parallel(), rank.device()) {}
@@ -60,6 +61,7 @@ class RankLoop {
       if (GoesOnInPlace()) saved = step;
     }
     StopSignal stop = StopSignal::kNone;
+    if (step < run_.steps) Expect(step);
     StartTogether();
     while (step < run_.steps && stop == StopSignal::kNone) {
       OneStep(step++);
@@ -97,8 +99,14 @@ class RankLoop {
     begin_ = Clock::now();
   }
 
+  void Expect(int64_t step) {
+    const Trainer::SampleRange range = trainer_.SamplesOf(step);
+    samples_.Expect(range.first, range.count);
+  }
+
   void OneStep(int64_t index) {
-    const StepResult result = trainer_.Step(source_, index, all_allow_capture_);
+    if (index + 1 < run_.steps) Expect(index + 1);
+    const StepResult result = trainer_.Step(samples_, index, all_allow_capture_);
     rank_.device().Synchronize();
     if (rank_.speaks()) shared_.summary.last_loss = result.loss;
     if (rank_.index() != 0 || !options_.on_step) return;
@@ -177,7 +185,7 @@ class RankLoop {
 
   const RunConfig& run_;
   const TrainingOptions& options_;
-  const TokenSource& source_;
+  SamplePrefetcher samples_;
   Rank& rank_;
   Shared& shared_;
   Trainer trainer_;

@@ -266,9 +266,14 @@ double Trainer::MeanLoss() {
   return static_cast<double>(total) / static_cast<double>(run_.global_batch * run_.sequence_length);
 }
 
+Trainer::SampleRange Trainer::SamplesOf(int64_t step) const {
+  const int64_t count = run_.num_micro_batches() * run_.layout.micro_batch;
+  const bool reads = parallel_.pp_rank == 0 || parallel_.pp_rank + 1 == run_.layout.pp;
+  return {SamplesBefore(step) + parallel_.dp_rank * count, reads ? count : 0};
+}
+
 StepResult Trainer::Step(const TokenSource& source, int64_t step, std::optional<bool> capture) {
-  const int64_t first_sample =
-      SamplesBefore(step) + parallel_.dp_rank * run_.num_micro_batches() * run_.layout.micro_batch;
+  const int64_t first_sample = SamplesOf(step).first;
   StepResult result = {.learning_rate = LearningRate(run_.optimizer, step, run_.steps),
                        .loss_scale = loss_scaler_.scale()};
   // The gradient of the mean over the global batch: data-parallel ranks then simply add up.

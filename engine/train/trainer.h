@@ -66,6 +66,15 @@ class Trainer {
   /// host, which captured work cannot; a recorder wants to see every op.
   bool AllowsCapture() const;
 
+  /// Samples of a source, in order.
+  struct SampleRange {
+    int64_t first = 0;
+    int64_t count = 0;
+  };
+  /// Returns those that this rank reads in a step, in the order of its micro batches; none where
+  /// other stages of the pipeline read them.
+  SampleRange SamplesOf(int64_t step) const;
+
   /// Goes on where another run stood that took `samples` samples in its first `step` steps; its
   /// global batch may have been another one.
   void GoOnFrom(int64_t step, int64_t samples) {
