@@ -103,6 +103,11 @@ std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
 }
 
 SearchResult ResultFromStudy(const Study& study) {
+  if (!study.enumerated()) {
+    throw InputError(
+        fmt::format("{}: no candidate in it yet: the search has just begun, or was ended too early",
+                    study.path()));
+  }
   SearchResult result;
   const nlohmann::json profile = study.profile();
   result.study_path = study.path();

@@ -45,8 +45,8 @@ struct SearchResult {
   }
 };
 
-/// The result as the study has it, without running anything. Throws InfeasibleError when the study
-/// holds no candidate that runs.
+/// Returns the result as the study has it, without running anything. Throws InputError while no
+/// candidate is stored, InfeasibleError when none of them runs.
 SearchResult ResultFromStudy(const Study& study);
 
 /// What a step of the reference probe took, by mode, when the study's profile was measured.
