@@ -24,10 +24,10 @@ namespace {
 /// What a study lists are the best by the objective that it began with.
 void RequireSameObjective(const SearchOptions& options, const Study& study) {
   if (!study.enumerated()) return;
-  const std::string began = study.goal().objective;
-  if (began == Name(options.race.objective)) return;
+  const Objective began = study.goal().objective;
+  if (began == options.race.objective) return;
   throw UsageError(fmt::format("--objective {}: {} lists the best by {}; expected that one",
-                               Name(options.race.objective), options.study_path, began));
+                               Name(options.race.objective), options.study_path, Name(began)));
 }
 
 /// Of a walk over the space.
@@ -82,7 +82,7 @@ double WalkSeconds(const SearchOptions& options) {
 void FillSpace(const SearchOptions& options, Proof::Clock::time_point start, Study& study,
                Predictor& predictor, TrialRunner& runner, SearchEvents& events) {
   RequireSameObjective(options, study);
-  study.SetGoal({.objective = Name(options.race.objective),
+  study.SetGoal({.objective = options.race.objective,
                  .prove_count = options.race.prove_count,
                  .indifference = options.race.indifference,
                  .most_rounds = options.race.most_rounds});

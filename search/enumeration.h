@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "search/race/strategy.h"
+#include "search/space/objective.h"
 #include "search/study/study.h"
 #include "search/walk/walkers.h"
 

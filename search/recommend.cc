@@ -7,6 +7,7 @@
 #include "cost_model/estimate.h"
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/name_table.h"
 #include "profiler/stats.h"
 
 namespace trimtab {
@@ -38,8 +39,7 @@ RankingRow::Figure FigureOf(const CandidateRecord& candidate) {
   if (candidate.measured) {
     const double rate = candidate.measured->tokens_per_s;
     const double factor = std::exp(candidate.measured_half_width);
-    RankingRow::Figure figure = {.tokens_per_s = rate,
-                                 .trust = std::string(Name(Trust::kMeasured))};
+    RankingRow::Figure figure = {.tokens_per_s = rate, .trust = Trust::kMeasured};
     if (factor < kWidestFactor) {
       figure.low = rate / factor;
       figure.high = rate * factor;
@@ -67,7 +67,7 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   row.predicted_tokens_per_s = prediction.tokens_per_s;
   row.predicted_peak_mem_bytes = prediction.peak_mem_bytes;
   row.prediction_tier = candidate.dry_run ? "dry_run" : "closed_form";
-  row.state = "predicted";
+  row.state = RowState::kPredicted;
   row.standing = race.standing[index];
   row.visits = static_cast<int64_t>(candidate.visits.size());
   row.figure = FigureOf(candidate);
@@ -80,10 +80,11 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
     }
   }
   if (row.standing == Standing::kFailed) {
-    row.state = candidate.last_state;
+    row.state = RowState::kFailed;
+    row.failure = candidate.last_state;
   } else if (candidate.measured) {
     const Measurement& measured = *candidate.measured;
-    row.state = "measured";
+    row.state = RowState::kMeasured;
     row.measured_tokens_per_s = measured.tokens_per_s;
     row.measured_peak_mem_bytes = measured.peak_mem_bytes;
     row.step_time_error = RelativeError(prediction.step_time_s, measured.step_time_s);
@@ -92,6 +93,10 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   }
   return row;
 }
+
+constexpr std::array<Named<RowState>, 3> kRowStateNames = {{{RowState::kMeasured, "measured"},
+                                                            {RowState::kPredicted, "predicted"},
+                                                            {RowState::kFailed, "failed"}}};
 
 double ScoreOf(Objective objective, const std::vector<CandidateRecord>& candidates,
                const RankingRow& row) {
@@ -113,7 +118,7 @@ void ExplainOrder(const RaceRules& rules, const Race& race,
                   const std::vector<CandidateRecord>& candidates, std::vector<RankingRow>& rows) {
   double least = std::numeric_limits<double>::infinity();
   for (RankingRow& row : rows) {
-    if (row.state != "measured") continue;
+    if (row.state != RowState::kMeasured) continue;
     if (row.figure.tokens_per_s > least) {
       if (rules.objective != Objective::kThroughput) {
         row.why_below = fmt::format("ordered by {}", Name(rules.objective));
@@ -187,16 +192,20 @@ std::vector<RankingRow> RankAll(const RaceRules& rules, const Race& race,
   return rows;
 }
 
+std::string RankingRow::StateName() const {
+  return failure ? Name(*failure) : std::string(NameIn(kRowStateNames, state));
+}
+
 std::optional<Recommendation> Recommend(Objective objective,
                                         const std::vector<CandidateRecord>& candidates,
                                         const std::vector<RankingRow>& ranking) {
   // The ranking is in this order already: the first row is the choice, if it is one that runs.
   if (ranking.empty()) return std::nullopt;
   const RankingRow& winner = ranking.front();
-  if (winner.state != "measured" && winner.state != "predicted") return std::nullopt;
+  if (winner.state == RowState::kFailed) return std::nullopt;
 
   Recommendation choice;
-  choice.measured = winner.state == "measured";
+  choice.measured = winner.state == RowState::kMeasured;
   choice.binds = WhatBinds(*candidates[winner.candidate].prediction());
   if (ranking.size() > 1 && ranking[1].state == winner.state) {
     choice.alternative = 1;
@@ -205,7 +214,7 @@ std::optional<Recommendation> Recommend(Objective objective,
     choice.alternative_cost = ranking[1].against_best.value_or(RankingRow::Worse{.by = by});
   }
   const auto unproved = std::find_if(ranking.begin(), ranking.end(), [](const RankingRow& row) {
-    return row.state == "predicted";
+    return row.state == RowState::kPredicted;
   });
   if (choice.measured && unproved != ranking.end() && candidates[unproved->candidate].corrected) {
     const double gain =
@@ -246,7 +255,7 @@ std::vector<NumericsRow> SummarizeNumerics(Objective objective,
     });
     if (seen) continue;
     const RankingRow& winner = ranking.front();
-    const bool measured = row.state == "measured" && winner.state == "measured";
+    const bool measured = row.state == RowState::kMeasured && winner.state == RowState::kMeasured;
     const double cost =
         measured ? ScoreOf(objective, predicted, row) / ScoreOf(objective, predicted, winner)
                  : predicted_score(row) / predicted_score(winner);

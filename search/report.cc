@@ -84,13 +84,13 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"ranks", candidate.run.layout.world_size()},
       {"global_batch", candidate.run.global_batch},
       {"threads_per_rank", candidate.run.threads_per_rank},
-      {"state", row.state},
+      {"state", row.StateName()},
       {"message", candidate.last_message},
       {"figure",
        {{"tokens_per_s", row.figure.tokens_per_s},
         {"low", OrNull(row.figure.low)},
         {"high", OrNull(row.figure.high)},
-        {"trust", row.figure.trust}}},
+        {"trust", Name(row.figure.trust)}}},
       {"standing", Name(row.standing)},
       {"visits", row.visits},
       {"against_best", WorseJson(row.against_best)},
@@ -117,7 +117,7 @@ nlohmann::json NumericsJson(const SearchResult& result) {
                     {"best",
                      {{"layout", best.layout},
                       {"global_batch", BatchOf(result, each.row)},
-                      {"state", best.state}}},
+                      {"state", best.StateName()}}},
                     {"extra_cost", each.extra_cost}});
   }
   return rows;
@@ -159,7 +159,7 @@ nlohmann::json FrontJson(const SearchResult& result) {
                     {"layout", row.layout},
                     {"global_batch", BatchOf(result, each.row)},
                     {"tokens_per_s", row.figure.tokens_per_s},
-                    {"trust", row.figure.trust},
+                    {"trust", Name(row.figure.trust)},
                     {"hours", each.hours},
                     {"gpu_hours", each.gpu_hours},
                     {"price", OrNull(each.price)},
@@ -188,7 +188,7 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
     const RankingRow& plain = result.ranking[*choice.plain];
     recommended["default"] = {{"layout", plain.layout},
                               {"tokens_per_s", plain.figure.tokens_per_s},
-                              {"trust", plain.figure.trust},
+                              {"trust", Name(plain.figure.trust)},
                               {"gain", choice.plain_gain}};
   }
   recommended["training"] = nullptr;
@@ -351,9 +351,8 @@ nlohmann::json ReportJson(const SearchResult& result) {
   int64_t failed = 0;
   for (size_t i = 0; i < result.ranking.size(); ++i) {
     ranking.push_back(RowJson(result, i));
-    const std::string& state = result.ranking[i].state;
-    if (state == "measured") ++measured;
-    if (state != "measured" && state != "predicted") ++failed;
+    measured += result.ranking[i].state == RowState::kMeasured ? 1 : 0;
+    failed += result.ranking[i].state == RowState::kFailed ? 1 : 0;
   }
   const Accuracy& accuracy = result.accuracy;
   const HardwareProfile& profile = result.problem.cluster.profile;

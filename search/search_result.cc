@@ -11,21 +11,19 @@ namespace {
 
 [[noreturn]] void ThrowNothingRan(const std::string& path, const std::vector<RankingRow>& ranking,
                                   const std::vector<CandidateRecord>& candidates) {
-  const auto failed = [](const RankingRow& row) {
-    return row.state != "measured" && row.state != "predicted";
-  };
+  const auto failed = [](const RankingRow& row) { return row.state == RowState::kFailed; };
   const auto first = std::find_if(ranking.begin(), ranking.end(), failed);
   if (first == ranking.end()) {
     throw StorageError(fmt::format("{}: a damaged study: its candidates are not there", path));
   }
   throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}: {}",
                                     std::count_if(ranking.begin(), ranking.end(), failed),
-                                    first->layout, first->state,
+                                    first->layout, first->StateName(),
                                     candidates[first->candidate].last_message));
 }
 
 RaceRules RulesOf(const SearchGoal& goal) {
-  return {.objective = ParseObjective(goal.objective),
+  return {.objective = goal.objective,
           .prove_count = goal.prove_count,
           .indifference = goal.indifference,
           .most_rounds = goal.most_rounds};

@@ -66,12 +66,13 @@ std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
     const bool failed = row.standing == Standing::kFailed;
     table.AddRow(
         {fmt::format("{}", i + 1), row.groups, row.precision, row.optimizer_state,
-         failed ? "-" : WithInterval(row.figure), failed ? "-" : row.figure.trust,
+         failed ? "-" : WithInterval(row.figure),
+         failed ? "-" : std::string(Name(row.figure.trust)),
          row.against_best && i > 0 ? fmt::format("{:.1f} %", 100 * row.against_best->by) : "-",
          Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
          FormatBytes(row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes)),
          Percent(row.peak_mem_error), fmt::format("{}", row.visits),
-         failed                  ? row.state
+         failed                  ? row.StateName()
          : row.why_below.empty() ? Name(row.standing)
                                  : fmt::format("{}: {}", Name(row.standing), row.why_below)});
   }
@@ -225,14 +226,14 @@ std::string RecommendationText(const SearchResult& result) {
   const Recommendation& recommendation = result.recommendation;
   std::string text =
       fmt::format("recommended: {} at {} tokens/s ({})\n", KeyOf(result, recommendation.row),
-                  WithInterval(best.figure), best.figure.trust);
+                  WithInterval(best.figure), Name(best.figure.trust));
   text += VerdictText(result);
   if (result.training) {
     text += fmt::format("{} tokens take {} days", ShortCount(result.tokens),
                         ShortCount(result.training->hours / 24, /*digits=*/3));
     if (result.training->price)
       text += fmt::format(" and cost {}", ShortCount(*result.training->price));
-    text += fmt::format(" ({})\n", best.figure.trust);
+    text += fmt::format(" ({})\n", Name(best.figure.trust));
   }
   for (const std::string& unmet : result.unmet) {
     text += fmt::format("it does not meet --require {}\n", unmet);
@@ -252,7 +253,7 @@ std::string RecommendationText(const SearchResult& result) {
     const RankingRow& plain = result.ranking[*recommendation.plain];
     text += fmt::format("against the plain default, {}: {:+.0f} % tokens/s (its speed is {})\n",
                         KeyOf(result, *recommendation.plain), 100 * recommendation.plain_gain,
-                        plain.figure.trust);
+                        Name(plain.figure.trust));
   }
   if (recommendation.contender) {
     text +=

@@ -16,7 +16,7 @@ void Scale(const Correction::Factor& factor, Prediction& prediction) {
   prediction.step_time_high_s = prediction.step_time_s * (1 + factor.half_width);
   prediction.tokens_per_s /= factor.ratio;
   for (auto& [part, seconds] : prediction.breakdown_s) seconds *= factor.ratio;
-  prediction.trust = Name(Trust::kCalibrated);
+  prediction.trust = Trust::kCalibrated;
 }
 
 std::map<Mode, Correction::Factor> FactorsOf(Precision precision,

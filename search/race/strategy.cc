@@ -6,13 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/nearest_name.h"
-
 namespace trimtab {
 namespace {
-
-const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost"};
 
 /// Indices with a key, by ascending key; equal keys keep their order.
 template <typename KeyOf>
@@ -29,46 +24,6 @@ std::vector<size_t> SortedBy(const std::vector<CandidateRecord>& candidates, Key
 }
 
 }  // namespace
-
-std::string Name(Objective objective) { return kObjectiveNames[static_cast<size_t>(objective)]; }
-
-Objective ParseObjective(const std::string& text) {
-  for (size_t i = 0; i < kObjectiveNames.size(); ++i) {
-    if (kObjectiveNames[i] == text) return static_cast<Objective>(i);
-  }
-  throw UsageError(
-      fmt::format("unknown objective \"{}\"{}", text, SuggestName(text, kObjectiveNames)));
-}
-
-double Score(Objective objective, const RunConfig& run, double tokens_per_s,
-             int64_t peak_mem_bytes) {
-  switch (objective) {
-    case Objective::kThroughput:
-      return 1 / tokens_per_s;
-    case Objective::kMemory:
-      return static_cast<double>(peak_mem_bytes);
-    case Objective::kCost: {
-      const int64_t paid = run.device == "cpu" ? 1 : run.layout.world_size();
-      return static_cast<double>(paid) / tokens_per_s;
-    }
-  }
-  TRIMTAB_ASSERT(false, "objective {}", static_cast<int>(objective));
-}
-
-SortKey PredictionKey(Objective objective, const RunConfig& run, const Prediction& prediction) {
-  return {Score(objective, run, prediction.tokens_per_s, prediction.peak_mem_bytes),
-          prediction.step_time_s};
-}
-
-bool IsPlain(const ParallelConfig& layout) {
-  ParallelConfig plain;
-  plain.dp = layout.dp;
-  plain.precision = layout.precision;
-  plain.master = layout.master;
-  plain.moments = layout.moments;
-  plain.gradients = layout.gradients;
-  return layout == plain;
-}
 
 std::vector<size_t> RankByPrediction(Objective objective,
                                      const std::vector<CandidateRecord>& candidates) {

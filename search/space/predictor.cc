@@ -19,7 +19,7 @@ Prediction FromEstimate(const Estimate& estimate) {
       .tokens_per_s = estimate.tokens_per_s(),
       .peak_mem_bytes = estimate.memory.peak_total,
       .peak_flops_per_rank = estimate.peak_flops_per_rank,
-      .trust = std::string(Name(estimate.trust)),
+      .trust = estimate.trust,
       .breakdown_s = {},
   };
   for (const BreakdownPart& part : kBreakdownParts) {
@@ -70,7 +70,7 @@ nlohmann::json ToJson(const Prediction& prediction) {
       {"tokens_per_s", prediction.tokens_per_s},
       {"peak_mem_bytes", prediction.peak_mem_bytes},
       {"peak_flops_per_rank", prediction.peak_flops_per_rank},
-      {"trust", prediction.trust},
+      {"trust", Name(prediction.trust)},
       {"breakdown_s", prediction.breakdown_s},
   };
 }
@@ -88,10 +88,10 @@ Prediction PredictionFromJson(const nlohmann::json& json, const std::string& whe
     json.at("tokens_per_s").get_to(prediction.tokens_per_s);
     json.at("peak_mem_bytes").get_to(prediction.peak_mem_bytes);
     json.at("peak_flops_per_rank").get_to(prediction.peak_flops_per_rank);
-    json.at("trust").get_to(prediction.trust);
+    prediction.trust = ParseTrust(json.at("trust").get<std::string>());
     json.at("breakdown_s").get_to(prediction.breakdown_s);
     return prediction;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const std::exception& error) {
     throw InputError(fmt::format("{}: not a prediction: {}", where, error.what()));
   }
 }

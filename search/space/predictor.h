@@ -17,10 +17,10 @@ struct Prediction {
   double step_time_s = 0;
   double step_time_low_s = 0;  // the interval the step time is expected in
   double step_time_high_s = 0;
-  double tokens_per_s = 0;                    // all ranks
-  int64_t peak_mem_bytes = 0;                 // of the fullest rank
-  double peak_flops_per_rank = 0;             // 0 = unknown
-  std::string trust;                          // modelled | calibrated | measured
+  double tokens_per_s = 0;         // all ranks
+  int64_t peak_mem_bytes = 0;      // of the fullest rank
+  double peak_flops_per_rank = 0;  // 0 = unknown
+  Trust trust = Trust::kModelled;
   std::map<std::string, double> breakdown_s;  // adds up to step_time_s
 
   bool operator==(const Prediction&) const = default;

@@ -55,6 +55,16 @@ int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
   return headroom == 0 || limit == 0 ? limit : std::max<int64_t>(1, limit - headroom);
 }
 
+bool IsPlain(const ParallelConfig& layout) {
+  ParallelConfig plain;
+  plain.dp = layout.dp;
+  plain.precision = layout.precision;
+  plain.master = layout.master;
+  plain.moments = layout.moments;
+  plain.gradients = layout.gradients;
+  return layout == plain;
+}
+
 std::string CandidateKey(const RunConfig& run, bool several_batches) {
   const std::string layout = ToString(run.layout);
   return several_batches ? fmt::format("gbs={},{}", run.global_batch, layout) : layout;

@@ -75,6 +75,9 @@ SpaceCounts WalkSpace(const Problem& problem,
 /// Bytes a rank of `run` may use under `problem`; 0 = unknown, no limit.
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run);
 
+/// Returns true for what one would start with: data parallelism alone, in micro batches of one.
+bool IsPlain(const ParallelConfig& layout);
+
 /// Name of a candidate within its problem: the layout string, behind "gbs=512," where there are
 /// `several_batches` to choose among. Unique and stable.
 std::string CandidateKey(const RunConfig& run, bool several_batches = false);

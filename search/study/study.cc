@@ -105,7 +105,7 @@ void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
         .Bind(1, text)
         .Bind(2, Hash(text))
         .Bind(3, ToJson(problem.cluster.profile).dump())
-        .Bind(4, SearchGoal().objective)
+        .Bind(4, Name(SearchGoal().objective))
         .Bind(5, SearchGoal().indifference)
         .Bind(6, SearchGoal().most_rounds)
         .Bind(7, ToJson(seed).dump())
@@ -168,7 +168,11 @@ SearchGoal Study::goal() const {
   Statement query =
       database_->Prepare("SELECT objective, prove_count, indifference, most_rounds FROM study");
   if (!query.Step()) ThrowDamaged("it has no goal");
-  goal.objective = query.Text(0);
+  try {
+    goal.objective = ParseObjective(query.Text(0));
+  } catch (const UsageError& error) {
+    ThrowDamaged(error.what());
+  }
   goal.prove_count = query.Int(1);
   goal.indifference = query.Real(2);
   goal.most_rounds = query.Int(3);
@@ -181,7 +185,7 @@ void Study::SetGoal(const SearchGoal& goal) {
         ->Prepare(
             "UPDATE study SET objective = ?1, prove_count = ?2, indifference = ?3, "
             "most_rounds = ?4, stopped_by = ''")
-        .Bind(1, goal.objective)
+        .Bind(1, Name(goal.objective))
         .Bind(2, goal.prove_count)
         .Bind(3, goal.indifference)
         .Bind(4, goal.most_rounds)

@@ -1,9 +1,9 @@
 // Study: everything a search knows, in one SQLite file (STUDY.md documents it to the column).
 //
-// One writer: a study is locked while it is open to write, and a second driver is refused. It can be
-// read meanwhile. Every change is one transaction that is on disk when the call returns, so a driver
-// may be killed at any moment.
-// Every SQLite failure becomes a StorageError that names the file and the reason.
+// One writer: a study is locked while it is open to write, and a second driver is refused. It can
+// be read meanwhile. Every change is one transaction that is on disk when the call returns, so a
+// driver may be killed at any moment. Every SQLite failure becomes a StorageError that names the
+// file and the reason.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 #include "profiler/race_fit.h"
 #include "profiler/trial.h"
+#include "search/space/objective.h"
 #include "search/space/predictor.h"
 #include "search/study/parsed_texts.h"
 #include "search/study/residual.h"
@@ -60,7 +61,7 @@ struct CandidateRecord {
   int64_t losses = 0;              // trials whose nodes went away, or were given to others
   int64_t own_losses = 0;          // nodes that went away since it ran, before another trial ran
   int64_t open_losses = 0;         // likewise, and no trial has run since
-  std::string last_state;          // of the last that failed, or else was lost: a TrialState's name
+  std::optional<TrialState> last_state{};  // of the last that failed, or else was lost
   std::string last_message;
 
   /// The best prediction there is: of the dry run, else the closed form. nullptr = none.
@@ -77,7 +78,7 @@ struct Attempt {
 
 /// What a search over a study aims at.
 struct SearchGoal {
-  std::string objective = "throughput";
+  Objective objective = Objective::kThroughput;
   int64_t prove_count = 0;
   double indifference = 0.01;
   int64_t most_rounds = 40;

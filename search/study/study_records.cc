@@ -53,7 +53,7 @@ void Study::StorePrediction(int64_t candidate, const char* tier, const Predictio
       .Bind(3, prediction.step_time_s)
       .Bind(4, prediction.tokens_per_s)
       .Bind(5, prediction.peak_mem_bytes)
-      .Bind(6, prediction.trust)
+      .Bind(6, std::string(Name(prediction.trust)))
       .Bind(7, ToJson(prediction).dump())
       .Run();
 }
@@ -345,7 +345,7 @@ std::vector<CandidateRecord> Study::Candidates() const {
       candidate.losses = query.Int(10);
       candidate.own_losses = query.Int(11);
       candidate.open_losses = query.Int(12);
-      candidate.last_state = query.Text(13);
+      if (!query.IsNull(13)) candidate.last_state = ParseTrialState(query.Text(13));
       candidate.last_message = query.Text(14);
     }
     Statement visits = database_->Prepare(

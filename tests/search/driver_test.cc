@@ -155,8 +155,8 @@ TEST(Driver, FailedTrialsAreReplacedAndCrashesRetriedOnce) {
   EXPECT_GE(harness.runner.runs.at(order[1]), 1) << "a crash is tried once more";
   EXPECT_EQ(harness.runner.runs[order[2]], 0);
   EXPECT_EQ(result.ranking.back().layout, order[2]);
-  EXPECT_EQ(result.ranking.back().state, "crashed");
-  EXPECT_EQ(result.ranking[result.ranking.size() - 2].state, "out_of_memory");
+  EXPECT_EQ(result.ranking.back().failure, TrialState::kCrashed);
+  EXPECT_EQ(result.ranking[result.ranking.size() - 2].failure, TrialState::kOutOfMemory);
 }
 
 TEST(Driver, WhenEveryTrialFailsItSaysWhy) {

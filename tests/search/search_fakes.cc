@@ -77,7 +77,7 @@ Prediction FakePredictor::ClosedForm(const RunConfig& run) {
   prediction.tokens_per_s =
       static_cast<double>(run.global_batch * run.sequence_length) / prediction.step_time_s;
   prediction.peak_mem_bytes = (1000 + 500 * layout.micro_batch / (full ? 2 : 1)) / layout.tp;
-  prediction.trust = "modelled";
+  prediction.trust = Trust::kModelled;
   prediction.breakdown_s = {{"compute", step_s}, {"recompute", recompute_s}};
   return prediction;
 }

@@ -19,18 +19,18 @@ SearchResult SomeResult() {
   measured.measured_tokens_per_s = 1000;
   measured.measured_peak_mem_bytes = 2048;
   measured.peak_mem_error = 0;
-  measured.state = "measured";
+  measured.state = RowState::kMeasured;
   measured.standing = Standing::kBest;
   measured.visits = 3;
-  measured.figure = {.tokens_per_s = 1000, .low = 990, .high = 1011, .trust = "measured"};
+  measured.figure = {.tokens_per_s = 1000, .low = 990, .high = 1011, .trust = Trust::kMeasured};
   RankingRow predicted;
   predicted.layout = "tp=1,dp=2,mbs=4";
   predicted.groups = predicted.layout;
   predicted.precision = "fp32";
   predicted.optimizer_state = "reduced";
   predicted.predicted_tokens_per_s = 800;
-  predicted.state = "predicted";
-  predicted.figure = {.tokens_per_s = 800, .low = 760, .high = 840, .trust = "modelled"};
+  predicted.state = RowState::kPredicted;
+  predicted.figure = {.tokens_per_s = 800, .low = 760, .high = 840, .trust = Trust::kModelled};
   predicted.candidate = 1;
   result.ranking = {measured, predicted, predicted};
   result.candidates.resize(2);
@@ -58,7 +58,7 @@ SearchResult SomeResult() {
 
 TEST(SearchText, SaysNoIntervalWhereThereIsNone) {
   SearchResult result = SomeResult();
-  result.ranking[0].figure = {.tokens_per_s = 1000, .trust = "measured"};
+  result.ranking[0].figure = {.tokens_per_s = 1000, .trust = Trust::kMeasured};
   const std::string text = SearchText(result, 2, /*bold=*/false);
   EXPECT_NE(text.find("at 1000 tokens/s (measured)"), std::string::npos) << text;
 }

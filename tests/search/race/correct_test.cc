@@ -14,7 +14,7 @@ CandidateRecord Candidate(int64_t ranks, int64_t threads, double predicted_s) {
   Prediction& prediction = candidate.dry_run.emplace();
   prediction.step_time_s = predicted_s;
   prediction.tokens_per_s = 100 / predicted_s;
-  prediction.trust = "modelled";
+  prediction.trust = Trust::kModelled;
   prediction.breakdown_s = {{"compute", predicted_s}};
   candidate.closed_form = prediction;
   return candidate;
@@ -36,7 +36,7 @@ TEST(Correct, ScalesTheUnprovedOfTheSameMode) {
     EXPECT_DOUBLE_EQ(prediction->breakdown_s.at("compute"), 3.0);
     EXPECT_LT(prediction->step_time_low_s, 3.0);
     EXPECT_GT(prediction->step_time_high_s, 3.0);
-    EXPECT_EQ(prediction->trust, "calibrated");
+    EXPECT_EQ(prediction->trust, Trust::kCalibrated);
   }
   EXPECT_EQ(candidates[2].dry_run, before[2].dry_run) << "another mode says nothing";
   EXPECT_FALSE(candidates[2].corrected);

@@ -6,8 +6,8 @@
 
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
-#include "engine/config/layout_keys.h"
 #include "engine/config/model_presets.h"
+#include "engine/config/text_values.h"
 #include "search/space/space.h"
 #include "tests/search/search_fakes.h"
 
@@ -18,6 +18,12 @@ constexpr int kProblems = 2000;
 
 /// Problems of every kind, drawn from a seed.
 class RandomProblems {
+ private:
+  template <typename List>
+  auto OneOf(const List& list) {
+    return list[generator_() % list.size()];
+  }
+
  public:
   Problem Next() {
     Problem problem;
@@ -54,10 +60,6 @@ class RandomProblems {
   }
   double Number(double most) { return std::uniform_real_distribution<double>(0, most)(generator_); }
   std::vector<int64_t> Counts(int64_t most) { return {Count(most), Count(most)}; }
-  template <typename List>
-  auto OneOf(const List& list) {
-    return list[generator_() % list.size()];
-  }
 
   Cluster RandomCluster() {
     static const std::vector<std::string> kNames = {"1xh100", "8xh200", "16x8xh100",
@@ -78,7 +80,7 @@ class RandomProblems {
         "tp=1,2,8", "dp=4", "mbs=1", "recompute=none,full", "zero=0,3", "master=fp32", "pp=2,4"};
     std::vector<Narrowing> narrowings;
     while (Maybe()) {
-      for (const Narrowing& each : ParseNarrowings({OneOf(kWords)}, "--flag", Maybe())) {
+      for (const Narrowing& each : ParseNarrowings(Split(OneOf(kWords), ','), "--flag", Maybe())) {
         narrowings.push_back(each);
       }
     }

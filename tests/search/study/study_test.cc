@@ -27,14 +27,14 @@ TEST(Study, KeepsWhatIsStored) {
     auto study = Study::Open(path, TinyProblem(), {.program_version = "1"});
     EXPECT_FALSE(study->enumerated());
     study->StoreCandidates(stored, pruned);
-    study->SetGoal({.objective = "memory", .prove_count = 7});
+    study->SetGoal({.objective = Objective::kMemory, .prove_count = 7});
     const Prediction dry_run = FakePredictor().DryRun(stored[1].run);
     study->StoreDryRun(2, dry_run, "memory", "too large after all");
   }
   auto study = Study::OpenExisting(path);
   EXPECT_TRUE(study->enumerated());
   EXPECT_EQ(study->Pruned(), pruned);
-  EXPECT_EQ(study->goal().objective, "memory");
+  EXPECT_EQ(study->goal().objective, Objective::kMemory);
   EXPECT_EQ(study->goal().prove_count, 7);
   EXPECT_EQ(study->problem(), ToJson(TinyProblem()));
   EXPECT_EQ(study->profile().at("name"), "fake-cpu");
