@@ -54,7 +54,7 @@ void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ing
   if (study.enumerated()) {
     const std::vector<CandidateRecord> candidates = study.Candidates();
     const auto measured = std::count_if(candidates.begin(), candidates.end(),
-                                        [](const auto& c) { return c.measured.has_value(); });
+                                        [](const auto& c) { return !c.visits.empty(); });
     events.OnResume(measured, ingested);
     return;
   }

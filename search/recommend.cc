@@ -245,7 +245,7 @@ std::vector<NumericsRow> SummarizeNumerics(Objective objective,
                                            const std::vector<RankingRow>& ranking) {
   const auto predicted_score = [&](const RankingRow& row) {
     const CandidateRecord& candidate = predicted[row.candidate];
-    return PredictionKey(objective, candidate.run, *candidate.prediction()).first;
+    return PredictionKey(objective, candidate.run, *candidate.stored_prediction()).first;
   };
   std::vector<NumericsRow> best;
   for (size_t i = 0; i < ranking.size(); ++i) {

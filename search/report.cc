@@ -75,7 +75,7 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
   const CandidateRecord& candidate = result.candidates[row.candidate];
   nlohmann::json prediction = ToJson(*candidate.prediction());
   prediction["tier"] = row.prediction_tier;
-  prediction["corrected"] = candidate.corrected;
+  prediction["corrected"] = candidate.corrected.has_value();
   return {
       {"rank", rank + 1},
       {"layout", row.layout},

@@ -94,7 +94,6 @@ SearchResult ResultFromStudy(const Study& study) {
                                [](const auto& each) { return each.pruned_by.empty(); });
   if (!any) ThrowInfeasible(result.space, result.candidates);
 
-  const std::vector<CandidateRecord> predicted = result.candidates;
   result.race = JudgeRace(result.rules, result.candidates, ReferencesOf(study));
   ApplyRace(result.race, study.seed(), result.candidates);
   if (result.rules.prove_count > 0 || result.race.best) {
@@ -118,8 +117,9 @@ SearchResult ResultFromStudy(const Study& study) {
     ThrowNothingRan(study.path(), result.ranking, result.candidates);
   }
   result.recommendation = *choice;
-  result.numerics = SummarizeNumerics(objective, predicted, result.ranking);
-  result.explanations = Explain(problem, objective, predicted, result.recommended().candidate);
+  result.numerics = SummarizeNumerics(objective, result.candidates, result.ranking);
+  result.explanations =
+      Explain(problem, objective, result.candidates, result.recommended().candidate);
   result.tokens = problem.tokens > 0 ? problem.tokens : kTokensUnsaid;
   result.front =
       TimeAgainstPrice(result.ranking, result.candidates, result.tokens, problem.cluster);
@@ -131,7 +131,7 @@ SearchResult ResultFromStudy(const Study& study) {
   }
   result.recipes = RecipePlacesFromJson(study.recipes(), study.path());
   for (RecipePlace& each : result.recipes) {
-    each.extra_cost = ExtraCost(objective, predicted[result.recommended().candidate], each);
+    each.extra_cost = ExtraCost(objective, result.recommended_candidate(), each);
   }
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;

@@ -41,9 +41,9 @@ void CorrectOnePrecision(Precision precision, const std::vector<Residual>& seed,
     const auto factor = factors.find(ModeOf(candidate.run));
     if (candidate.run.layout.precision != precision) continue;
     if (candidate.measured || factor == factors.end()) continue;
-    if (candidate.closed_form) Scale(factor->second, *candidate.closed_form);
-    if (candidate.dry_run) Scale(factor->second, *candidate.dry_run);
-    candidate.corrected = candidate.prediction() != nullptr;
+    if (candidate.stored_prediction() == nullptr) continue;
+    candidate.corrected = *candidate.stored_prediction();
+    Scale(factor->second, *candidate.corrected);
   }
 }
 

@@ -134,6 +134,9 @@ Database::Database(const std::string& path, Access access) : path_(path) {
   try {
     if (access == Access::kRead) {
       const int code = OpenSnapshot(file, kPatience, &handle_);
+      if ((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_PERM) {
+        throw StorageError(path_ + ": cannot be opened for reading");
+      }
       if (code != SQLITE_OK) ThrowSqlite(nullptr, path_, code);
       Execute("PRAGMA query_only = ON");
     } else {

@@ -39,6 +39,7 @@ std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& probl
   std::unique_ptr<Study> study(new Study(std::move(database)));
   if (!study->CheckSchema()) study->Create(problem, options.seed);
   study->CheckProblem(problem);
+  study->state_ = ReadStudyState(*study->database_);
   if (!options.seed.empty() && study->seed() != options.seed) {
     throw UsageError(fmt::format(
         "--seed-study: {} was begun without it, or has taken another one's steps; a study keeps "
@@ -55,12 +56,11 @@ std::unique_ptr<Study> Study::OpenExisting(const std::string& path) {
   RequireNewOrResumed(path, /*resume=*/true);
   std::unique_ptr<Study> study(new Study(std::make_unique<Database>(path, Access::kRead)));
   if (!study->CheckSchema()) throw InputError(fmt::format("{}: an empty file, not a study", path));
+  study->state_ = ReadStudyState(*study->database_);
   return study;
 }
 
-void Study::ThrowDamaged(const std::string& detail) const {
-  throw StorageError(fmt::format("{}: not a study, or a damaged one ({})", path_, detail));
-}
+void Study::ThrowDamaged(const std::string& detail) const { ThrowDamagedStudy(path_, detail); }
 
 bool Study::CheckSchema() {
   const int64_t application = database_->QueryInt("PRAGMA application_id");
@@ -163,22 +163,6 @@ void Study::StoreRecipes(const nlohmann::json& places) {
       [&] { database_->Prepare("UPDATE study SET recipes = ?1").Bind(1, places.dump()).Run(); });
 }
 
-SearchGoal Study::goal() const {
-  SearchGoal goal;
-  Statement query =
-      database_->Prepare("SELECT objective, prove_count, indifference, most_rounds FROM study");
-  if (!query.Step()) ThrowDamaged("it has no goal");
-  try {
-    goal.objective = ParseObjective(query.Text(0));
-  } catch (const UsageError& error) {
-    ThrowDamaged(error.what());
-  }
-  goal.prove_count = query.Int(1);
-  goal.indifference = query.Real(2);
-  goal.most_rounds = query.Int(3);
-  return goal;
-}
-
 void Study::SetGoal(const SearchGoal& goal) {
   database_->Transaction([&] {
     database_
@@ -191,24 +175,14 @@ void Study::SetGoal(const SearchGoal& goal) {
         .Bind(4, goal.most_rounds)
         .Run();
   });
-}
-
-std::string Study::stopped_by() const {
-  Statement query = database_->Prepare("SELECT stopped_by FROM study");
-  return query.Step() ? query.Text(0) : "";
+  state_.goal = goal;
+  state_.stopped_by.clear();
 }
 
 void Study::NoteStop(const std::string& why) {
   database_->Transaction(
       [&] { database_->Prepare("UPDATE study SET stopped_by = ?1").Bind(1, why).Run(); });
+  state_.stopped_by = why;
 }
-
-std::string Study::uuid() const {
-  Statement query = database_->Prepare("SELECT uuid FROM study");
-  if (!query.Step()) ThrowDamaged("it has no name");
-  return query.Text(0);
-}
-
-bool Study::enumerated() const { return database_->QueryInt("SELECT enumerated FROM study") != 0; }
 
 }  // namespace trimtab

@@ -2,6 +2,8 @@
 // kStudySchemaVersion when an older program could no longer read the file.
 #pragma once
 
+#include <string>
+
 #include "search/study/study_file.h"
 
 /// The moment of a statement, in SQL: 2024-05-01T12:00:00.000Z.
@@ -9,9 +11,16 @@
 
 namespace trimtab {
 
+/// The state of an attempt that has not ended; else it is a TrialState's name.
+inline constexpr char kRunning[] = "running";
+
+/// SQL: seconds from the making of the study to the moment in `column`.
+inline std::string SecondsOf(const std::string& column) {
+  return "((julianday(" + column + ") - (SELECT julianday(created_at) FROM study)) * 86400.0)";
+}
+
 inline constexpr int kStudySchemaVersion = 8;
 
-/// Since schema 3.
 inline constexpr char kRoundsSchema[] = R"sql(
 CREATE TABLE rounds (
   id           INTEGER PRIMARY KEY,
@@ -31,7 +40,6 @@ CREATE TABLE pruned (
 ) STRICT;
 )sql";
 
-/// All other tables.
 inline constexpr char kStudySchema[] = R"sql(
 CREATE TABLE study (
   id            INTEGER PRIMARY KEY CHECK (id = 1),
@@ -79,7 +87,6 @@ CREATE TABLE predictions (
 ) STRICT;
 )sql";
 
-/// Since schema 5: until then an attempt was never numeric, lost or preempted.
 inline constexpr char kAttemptsSchema[] = R"sql(
 CREATE TABLE attempts (
   id            INTEGER PRIMARY KEY,

@@ -178,7 +178,8 @@ TEST(Driver, WhenEveryTrialFailsItSaysWhy) {
 
 int64_t Counted(const std::string& path) {
   int64_t failures = 0;
-  for (const CandidateRecord& candidate : Study::OpenExisting(path)->Candidates()) {
+  const std::unique_ptr<Study> study = Study::OpenExisting(path);
+  for (const CandidateRecord& candidate : study->Candidates()) {
     failures += candidate.failures + candidate.suspects;
   }
   return failures;

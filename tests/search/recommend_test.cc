@@ -98,10 +98,10 @@ TEST(Recommend, AnUnprovedOneExpectedToBeatTheWinnerIsNamed) {
     return Recommend(Objective::kThroughput, candidates, Rank(candidates));
   };
   EXPECT_EQ(recommend()->contender, std::nullopt) << "a prediction that nothing backs";
-  candidates[1].corrected = true;
+  candidates[1].corrected = *candidates[1].prediction();
   EXPECT_EQ(recommend()->contender, 1u);
   EXPECT_DOUBLE_EQ(recommend()->contender_gain, 0.25);
-  candidates[1].dry_run->tokens_per_s = 100 / 2.5;
+  candidates[1].corrected->tokens_per_s = 100 / 2.5;
   EXPECT_EQ(recommend()->contender, std::nullopt);
 }
 

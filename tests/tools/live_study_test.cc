@@ -74,7 +74,8 @@ TEST_F(LiveStudy, OfTraining) {
       "--model gpt2-tiny --cluster local --max-ranks 1 --gbs 4 --seq 32 --rounds ";
   const auto visits = [&] {
     size_t count = 0;
-    for (const CandidateRecord& each : Study::OpenExisting(study())->Candidates()) {
+    const std::unique_ptr<Study> now = Study::OpenExisting(study());
+    for (const CandidateRecord& each : now->Candidates()) {
       count += each.visits.size();
     }
     return count;

@@ -99,7 +99,7 @@ TEST(Study, RecoversFinishedAttemptsAndForgetsUnfinishedOnes) {
   auto study = Study::Open(path, TinyProblem(), kResume);
   EXPECT_EQ(study->Recover(), 1);
   EXPECT_EQ(study->Recover(), 0);
-  EXPECT_TRUE(study->Candidates()[0].measured.has_value());
+  EXPECT_EQ(study->Candidates()[0].visits.size(), 1u);
   EXPECT_EQ(study->Candidates()[1].failures, 0);
   EXPECT_EQ(study->BeginAttempt(2, 1).id, 3);
 }
