@@ -69,9 +69,9 @@ TEST(Study, TakesEachResultInOnce) {
   ASSERT_EQ(read.visits.size(), 1u);
   EXPECT_EQ(read.visits[0].round, round);
   EXPECT_EQ(read.visits[0].measurement.blocks, FakeMeasurement(candidates[0].run).blocks);
-  ASSERT_TRUE(read.measured.has_value());
-  EXPECT_EQ(read.measured->tokens_per_s, FakeMeasurement(candidates[0].run).tokens_per_s);
-  EXPECT_EQ(read.measured->losses, (std::vector<double>{5.0, 4.5}));
+  const Measurement& measured = read.visits[0].measurement;
+  EXPECT_EQ(measured.tokens_per_s, FakeMeasurement(candidates[0].run).tokens_per_s);
+  EXPECT_EQ(measured.losses, (std::vector<double>{5.0, 4.5}));
 }
 
 TEST(Study, AResultThatIsThereWhenItsAttemptEndsCounts) {
