@@ -52,35 +52,39 @@ std::vector<std::string> UsualFormats(const Cluster& cluster) {
 }  // namespace
 
 void DeclareFor(FlagSet& flags, std::string& value) {
-  flags.Choice(
-      kForFlag, value, {"training", "serving"},
-      "what the model is for; each has its own flags: see --help and --for serving --help");
+  flags.Group("Problem");
+  flags.Choice(kForFlag, value, {"training", "serving"},
+               {"what to plan", "Each has flags of its own: see --for serving --help."});
 }
 
 void ServingProblemFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
   DeclareFor(flags, for_);
-  flags.Text("--model", model_,
-             "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder",
+  flags.Text("--model MODEL", model_,
+             {"preset, model JSON or Hugging Face folder",
+              "'trimtab models' lists the presets. A config.json will do."},
              FlagNeed::kRequired);
   cluster_.Declare(flags);
   workload_.Declare(flags);
-  flags.List("--weights", weights_,
-             "what weights may be stored in: fp32, bf16, fp16, fp8, int8, int4; if left out bf16 "
-             "and fp8 on GPUs, else fp32");
-  flags.List("--cache", caches_,
-             "what keys and values may be stored in: fp32, bf16, fp16, fp8, int8; if left out bf16 "
-             "and fp8 on GPUs, else fp32");
-  flags.Text("--stack", stack_, "engine whose speed on GPUs is taken: trimtab, vllm, ...");
-  flags.Bytes("--memory-per-rank", memory_per_rank_bytes_, "limit of each rank, e.g. 8GiB");
-  flags.Text("--draft", draft_,
-             "smaller model of the same vocabulary, as --model takes it, that may propose tokens; "
-             "with --draft-acceptance");
-  flags.Number("--draft-acceptance", draft_acceptance_, 0, 1,
-               "share of its tokens that are accepted, each given that those before it were: "
-               "'trimtab generate' prints it for texts");
+  flags.Group("Engine");
+  flags.List("--weights FORMAT,...", weights_,
+             {"formats that weights may have [bf16,fp8 on GPUs, else fp32]",
+              "Of fp32, bf16, fp16, fp8, int8, int4."});
+  flags.List("--cache FORMAT,...", caches_,
+             {"formats that the KV cache may have [bf16,fp8 on GPUs, else fp32]",
+              "Of fp32, bf16, fp16, fp8, int8."});
+  flags.Text("--stack NAME", stack_, "engine on the GPUs: trimtab, vllm, ...");
+  flags.Bytes("--memory-per-rank", memory_per_rank_bytes_, "memory limit of each rank, e.g. 8GiB");
+  flags.Text("--draft MODEL", draft_,
+             {"smaller model that may propose tokens; needs --draft-acceptance",
+              "As --model takes it, with the same vocabulary."});
+  flags.Number(
+      "--draft-acceptance", draft_acceptance_, 0, 1,
+      {"acceptance rate of the draft's tokens",
+       "Of each token, given that those before it were accepted. 'trimtab generate' prints "
+       "it for texts."});
   flags.Number("--lookup-acceptance", lookup_acceptance_, 0, 1,
-               "the same of tokens that look-up in the text proposes; if left out, it does not");
+               "acceptance rate of prompt-lookup tokens; lookup is off without it");
 }
 
 void ServingProblemFlags::ResolveSpeculation(ServingProblem& problem) const {

@@ -53,12 +53,11 @@ bool IsMeasured(const ServingProblem& problem, const Stored& stored) {
 void ServingQualityFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
   source_.Declare(flags);
-  held_out_.Declare(flags,
-                    "file of text whose perplexity is measured with the weights of --load or "
-                    "--load-hf, for --require perplexity<1.02x");
-  flags.List(kTold, told_,
-             "known perplexities, relative to the original weights, by weights and cache: "
-             "fp8/fp8=1.004,bf16/bf16=1");
+  flags.Group("Quality");
+  held_out_.Declare(flags, "text whose perplexity is measured, for --require perplexity<1.02x");
+  flags.List(std::string(kTold) + " W/C=X,...", told_,
+             {"known perplexities, relative to the original weights",
+              "By weights and cache: fp8/fp8=1.004,bf16/bf16=1."});
 }
 
 void ServingQualityFlags::Resolve(ServingProblem& problem) {

@@ -5,19 +5,13 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "tools/text/wrap.h"
 
 namespace trimtab {
 namespace {
 
-/// Characters of UTF-8 text: bytes that do not continue one.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
 std::string Pad(const std::string& text, size_t width, Align align) {
-  const std::string blanks(width - std::min(width, Width(text)), ' ');
+  const std::string blanks(width - std::min(width, DisplayWidth(text)), ' ');
   return align == Align::kLeft ? text + blanks : blanks + text;
 }
 
@@ -32,8 +26,8 @@ void Table::AddRow(std::vector<std::string> cells) {
 std::string Table::ToText(bool bold) const {
   std::vector<size_t> widths;
   for (size_t i = 0; i < columns_.size(); ++i) {
-    size_t width = Width(columns_[i].title);
-    for (const auto& row : rows_) width = std::max(width, Width(row[i]));
+    size_t width = DisplayWidth(columns_[i].title);
+    for (const auto& row : rows_) width = std::max(width, DisplayWidth(row[i]));
     widths.push_back(width);
   }
   const auto line = [&](const auto& cell) {
@@ -53,7 +47,7 @@ std::string Table::ToText(bool bold) const {
 
 std::string KeyValueText(const std::vector<std::pair<std::string, std::string>>& rows) {
   size_t width = 0;
-  for (const auto& row : rows) width = std::max(width, Width(row.first));
+  for (const auto& row : rows) width = std::max(width, DisplayWidth(row.first));
   std::string text;
   for (const auto& row : rows) {
     text +=

@@ -38,24 +38,27 @@ class BenchCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags_ = &flags;
-    flags.Text("--url", target_.url,
-               "server to load, as http://127.0.0.1:8000; without it, an "
-               "engine in this process");
-    flags.Text("--name", target_.model, "model to ask the server for; if left out, its first");
-    flags.Text("--api-key-file", key_file_, "file with the key that the server wants");
+    flags.Group("Server");
+    flags.Text("--url URL", target_.url,
+               {"server to load [an engine in this process]", "As http://127.0.0.1:8000."});
+    flags.Text("--name NAME", target_.model, "model to ask the server for [its first]");
+    flags.Text("--api-key-file FILE", key_file_, "file with the key that the server expects");
     workload_.Declare(flags);
-    flags.Switch("--random-weights", random_weights_,
-                 "load an engine of --config with random weights");
-    flags.Number(
-        "--acceptance", acceptance_, 0, 1,
-        "share of proposed tokens that are accepted, each given that those before it were, "
-        "whatever the model says: random weights predict nothing");
-    flags.Text("--out", out_, "also write the JSON to this file, atomically");
     flags.Integer("--vocab", load_.vocab_size, 1, int64_t{1} << 22,
                   "prompts are random token ids below this");
-    flags.Text("--limits", limits_,
-               "what a request must keep to count as good: ttft<500ms,tpot<30ms,e2e<5s");
+    flags.Text("--limits LIMIT,...", limits_, "what counts as good: ttft<500ms,tpot<30ms,e2e<5s");
     serving_.Declare(flags);
+    flags.Group("Model");
+    flags.Switch("--random-weights", random_weights_,
+                 "load an engine of --config with random weights");
+    flags.Number("--acceptance", acceptance_, 0, 1,
+                 {"acceptance rate of proposed tokens, with --random-weights",
+                  "Of each token, given that those before it were accepted: random weights predict "
+                  "nothing themselves."});
+    flags.Group("Output");
+    flags.Text("--out FILE", out_, "also write the JSON to this file, atomically");
+    flags.ShortList({"--url", "--load", "--load-hf", "--config", "--random-weights", "--workload",
+                     "--concurrency", "--rate", "--limits", "--out"});
   }
 
   int Run(const OutputOptions& output) override {

@@ -18,7 +18,8 @@ class ClustersCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Positional("CLUSTER", cluster_, "show this cluster and its hardware profile");
-    flags.Text("--profile", profile_, "show the cluster with this hardware profile, or 'generic'");
+    flags.Text("--profile FILE", profile_,
+               "show the cluster with this hardware profile, or 'generic'");
   }
 
   int Run(const OutputOptions& output) override {

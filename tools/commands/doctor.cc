@@ -24,7 +24,7 @@ class DoctorCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Switch("--rules", rules_, "list the rules a configuration must satisfy");
-    flags.Switch("--no-speed", no_speed_, "leave out the ten seconds that look at the speed");
+    flags.Switch("--no-speed", no_speed_, "skip the ten seconds of speed checks");
   }
 
   int Run(const OutputOptions& output) override {

@@ -122,19 +122,22 @@ class EstimateCommand : public Command {
     DeclareFor(flags, for_);
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
-    flags.Choice(
-        "--tier", tier_, {"closed-form", "dry-run"},
-        "closed-form: count operations, in microseconds; dry-run: go through the real step op "
-        "by op");
-    flags.Text("--stack", stack_,
-               "software that runs there: a name such as nemo or torchtitan, or a file");
-    flags.Switch("--explain", explain_,
-                 "list ops and messages with their times and where their prices come from");
+    flags.Group("Prediction");
+    flags.Choice("--tier", tier_, {"closed-form", "dry-run"},
+                 {"how to predict",
+                  "closed-form: counts operations, in microseconds; dry-run: goes through the real "
+                  "step op by op."});
+    flags.Text("--stack NAME", stack_,
+               {"software that runs there, e.g. nemo, torchtitan", "A name or a JSON file."});
     flags.Count("--tokens", tokens_,
-                "also say what training on so many tokens (300B, 15T) takes: days, GPU hours, "
-                "price, energy, and what failures and checkpoints cost");
-    flags.Text("--trace", trace_,
-               "write the timeline of every pipeline stage here (chrome://tracing, Perfetto)");
+                {"also predict training on this many tokens, e.g. 15T",
+                 "Days, GPU hours, price, energy, and the cost of failures and checkpoints."});
+    flags.Switch("--explain", explain_,
+                 "list ops and messages with times and the source of prices");
+    flags.Text("--trace FILE", trace_,
+               {"write the timeline of every pipeline stage", "For chrome://tracing or Perfetto."});
+    flags.ShortList({"--for", "--config", "--model", "--cluster", "--gbs", "--seq", "--layout",
+                     "--stack", "--tokens", "--trace"});
   }
 
   int Run(const OutputOptions& output) override {

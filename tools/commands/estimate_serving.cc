@@ -28,10 +28,12 @@ class EstimateServingCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     problem_.Declare(flags);
-    flags.Text("--layout", layout_,
-               "tp=4,weights=fp8,sequences=64,...; the keys are below, those left out take their "
-               "defaults");
+    flags.Text("--layout KEY=V,...", layout_,
+               {"how it runs: tp=4,weights=fp8,sequences=64,...",
+                "The keys are below. Those left out take their defaults."});
     flags.AfterHelp(DimensionsText);
+    flags.ShortList({"--for", "--model", "--cluster", "--layout", "--workload", "--trace",
+                     "--concurrency", "--rate", "--stack", "--memory-per-rank"});
   }
 
   int Run(const OutputOptions& output) override {

@@ -15,9 +15,8 @@ class ReportCommand : public Command {
   std::string summary() const override { return "write the report of a study, as JSON and HTML"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Text("--study", study_, "study file of a search", FlagNeed::kRequired);
-    flags.Text("--out", out_, "folder to write report.json and REPORT.html to",
-               FlagNeed::kRequired);
+    flags.Text("--study FILE", study_, "study of a search", FlagNeed::kRequired);
+    flags.Text("--out FOLDER", out_, "folder for report.json and REPORT.html", FlagNeed::kRequired);
   }
 
   int Run(const OutputOptions& output) override {

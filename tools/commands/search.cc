@@ -140,80 +140,92 @@ class SearchCommand : public Command {
     flags_ = &flags;
     DeclareFor(flags, for_);
     Problem& problem = options_.problem;
-    flags.Text(
-        "--model", model_,
-        "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder");
-    proposal_.Declare(flags);
+    flags.Text("--model MODEL", model_,
+               {"preset, model JSON or Hugging Face folder",
+                "'trimtab models' lists the presets. A config.json will do."});
     cluster_flags_.Declare(flags);
-    flags.List("--gbs", global_batches_,
-               "global batch, in sequences; or several to choose among, e.g. 512,1024");
+    flags.List("--gbs N,...", global_batches_,
+               {"global batch, in sequences", "Or several to choose among, e.g. 512,1024."});
     flags.Integer("--seq", problem.sequence_length, 1, kMax32, "sequence length, in tokens");
-    flags.List("--precision", precisions_,
-               "precisions to consider: fp32, tf32, bf16, fp16, fp8, auto (what the device is best "
-               "at: bf16,fp8 on GPUs); on GPUs auto if left out");
-    flags.List("--optimizer-state", problem.optimizer_states,
-               "optimizer states to consider: full (fp32 master, moments, gradients), reduced "
-               "(16-bit remainder as master, bf16 moments, fp32 gradients), minimal (as reduced, "
-               "bf16 gradients), MASTER/MOMENTS/GRADS, auto (all)");
-    flags.Choice("--objective", objective_, {"throughput", "memory", "cost"},
-                 "what best means: most tokens a second, least memory, least GPU time a token");
-    flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
-                "limit of each rank, e.g. 8GiB");
-    flags.Integer("--max-ranks", problem.max_ranks, 1, kMaxWorld / 2,
-                  "most ranks; the cluster's if left out");
-    flags.Text("--gpus", gpus_,
-               "numbers of GPUs to choose among: 64..1024 (64, 128, ... 1024) or 64,96; all of the "
-               "cluster's if left out");
-    flags.Count("--tokens", problem.tokens,
-                "tokens to train on, e.g. 300B, for the time and price of each number of GPUs");
     flags.Text(
-        "--require", require_,
-        "what the run must keep to, of headroom>=8GiB (free memory of each rank), gpus<=512, "
-        "nodes<=64, and of days<=30 and price<=2M (as predicted, with --tokens; the report says "
-        "when what is recommended does not, as measured), separated by commas");
-    flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
-    flags.List("--fix", fixed_, "values that every candidate has: tp=8,schedule=1f1b");
-    flags.List("--allow", allowed_,
-               "values that candidates may have, by key: tp=4,8,recompute=none,full");
-    flags.List("--forbid", forbidden_, "values that no candidate has: zero=3,cp_comm_type=p2p");
-    flags.Switch("--space", only_space_,
-                 "print the dimensions, their values and what each rule removes; search nothing");
-    flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
-    flags.Integer("--dry-runs", options_.dry_run_count, 0, kMax32,
-                  "candidates that get a dry run after the closed form");
-    flags.Integer("--prove", options_.race.prove_count, 0, kMax32,
-                  "candidates to measure in any case; others follow while they may be better; 0 = "
-                  "predict only");
-    flags.Text("--indifference", indifference_, "a difference of less than this is a tie, e.g. 1%");
-    flags.Integer("--rounds", options_.race.most_rounds, 1, kMax32,
-                  "rounds of visits after which the race ends (exit code 5)");
-    flags.Integer("--visits", options_.most_visits, 1, kMax32,
-                  "visits after which none starts (exit code 5); no limit if left out");
-    flags.Integer("--visit-steps", options_.visit.steps, 1, kMax32,
-                  "steps a visit measures at least");
-    flags.Number("--visit-seconds", options_.visit.min_seconds, 0, 1e9,
-                 "seconds a visit measures at least");
-    flags.Number("--visit-limit", options_.trial_time_limit_s, 0, 1e9,
-                 "seconds after which a visit is killed; 0 = never");
-    flags.Positive(
-        "--budget", options_.budget_s, 1e9,
-        "stop measuring, and walking a large space, after this many seconds (exit code 5 "
-        "if undecided); no limit if left out");
-    flags.Positive(
-        "--gpu-minutes", options_.gpu_minutes, 1e9,
-        "GPU minutes, on a cpu minutes of ranks, that the visits of this command may take "
-        "in all; then none starts (exit code 5); no limit if left out");
-    launcher_.Declare(flags);
-    flags.Text("--data", problem.data,
-               "dataset PREFIX of trials and winner; synthetic if left out");
+        "--data PREFIX", problem.data,
+        {"dataset of trials and winner [synthetic tokens]", "'trimtab data build' writes one."});
     flags.Integer("--steps", problem.steps, 1, kMax32,
                   "steps of the recommended run, for 'trimtab train'");
+    proposal_.Declare(flags);
+    flags.Group("Space");
+    flags.Text("--gpus RANGE", gpus_,
+               {"numbers of GPUs to choose among [all of the cluster's]",
+                "64..1024 (64, 128, ... 1024), or 64,96."});
+    flags.Integer("--max-ranks", problem.max_ranks, 1, kMaxWorld / 2, "most ranks [the cluster's]");
+    flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
+                "memory limit of each rank, e.g. 8GiB");
+    flags.List("--precision NAME,...", precisions_,
+               {"precisions to consider",
+                "Of fp32, tf32, bf16, fp16, fp8, auto (the device's best: bf16,fp8 on "
+                "GPUs), which is the default on GPUs."});
+    flags.List("--optimizer-state NAME,...", problem.optimizer_states,
+               {"optimizer states to consider",
+                "full: fp32 master weights, moments and gradients; reduced: 16-bit remainders as "
+                "master weights, bf16 moments, fp32 gradients; minimal: as reduced, with bf16 "
+                "gradients; MASTER/MOMENTS/GRADS; auto: all of these."});
+    flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
+    flags.List("--fix KEY=V,...", fixed_, "values that every candidate has: tp=8,schedule=1f1b");
+    flags.List("--allow KEY=V,...", allowed_,
+               {"values that candidates may have: tp=4,8,recompute=none,full",
+                "A key may have several values."});
+    flags.List("--forbid KEY=V,...", forbidden_,
+               "values that no candidate has: zero=3,cp_comm_type=p2p");
+    flags.Switch("--space", only_space_,
+                 {"print the space and search nothing",
+                  "The dimensions, their values and how many candidates each rule removes."});
+    flags.Group("Objective");
+    flags.Choice(
+        "--objective", objective_, {"throughput", "memory", "cost"},
+        {"what to optimise", "Most tokens per second, least memory, or least GPU time per token."});
+    flags.Text(
+        "--require LIMIT,...", require_,
+        {"constraints, e.g. headroom>=8GiB,gpus<=512",
+         "headroom>=8GiB (free memory of each rank), gpus<=512, nodes<=64; with --tokens also "
+         "days<=30 and price<=2M, which are checked as predicted."});
+    flags.Count("--tokens", problem.tokens,
+                {"tokens to train on, e.g. 300B",
+                 "Reports the time and price of training for each number of GPUs."});
+    flags.Text("--indifference", indifference_, "differences below this are ties, e.g. 1%");
+    flags.Group("Measuring");
+    flags.Integer("--prove", options_.race.prove_count, 0, kMax32,
+                  {"measure at least N candidates; 0: predict only",
+                   "Measures others as long as they may be better."});
+    flags.Integer("--dry-runs", options_.dry_run_count, 0, kMax32,
+                  "candidates that get a dry run after the closed form");
+    flags.Integer("--rounds", options_.race.most_rounds, 1, kMax32,
+                  {"most rounds of the race", "Exit code 5 if undecided."});
+    flags.Integer(
+        "--visits", options_.most_visits, 1, kMax32,
+        {"most visits of all candidates together [no limit]", "Exit code 5 if undecided."});
+    flags.Integer("--visit-steps", options_.visit.steps, 1, kMax32, "least steps of a visit");
+    flags.Number("--visit-seconds", options_.visit.min_seconds, 0, 1e9, "least seconds of a visit");
+    flags.Number("--visit-limit", options_.trial_time_limit_s, 0, 1e9,
+                 "seconds after which a visit is killed; 0: never");
+    flags.Positive("--budget SECONDS", options_.budget_s, 1e9,
+                   {"stop after this many seconds [no limit]",
+                    "Also ends the walk of a large space. Exit code 5 if undecided."});
+    flags.Positive("--gpu-minutes", options_.gpu_minutes, 1e9,
+                   {"GPU minutes that visits may take in all [no limit]",
+                    "On a cpu, minutes of ranks. Exit code 5 if undecided."});
+    launcher_.Declare(flags);
+    flags.Group("Study");
     options_.study_path = "trimtab-study.db";
-    flags.Text("--study", options_.study_path, "SQLite file that keeps everything");
-    flags.Text("--seed-study", seed_study_,
-               "study of another problem on this machine: takes its prices and what it measured");
+    flags.Text("--study FILE", options_.study_path, "SQLite file that keeps everything");
     flags.Switch("--resume", options_.study.resume, "go on with the study if it is there");
-    flags.Text("--report", report_, "write report.json and REPORT.html to this folder");
+    flags.Text(
+        "--seed-study FILE", seed_study_,
+        {"study of another problem on this machine", "Takes over its prices and measurements."});
+    flags.Group("Output");
+    flags.Text("--report FOLDER", report_, "write report.json and REPORT.html here");
+    flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
+    flags.ShortList({"--for", "--model", "--cluster", "--gbs", "--seq", "--require", "--prove",
+                     "--budget", "--launcher", "--report"});
   }
 
   int Run(const OutputOptions& output) override {

@@ -53,30 +53,39 @@ class SearchServingCommand : public Command {
     flags_ = &flags;
     problem_.Declare(flags);
     quality_.Declare(flags);
-    flags.Text("--require", require_,
-               "what clients must get: ttft.p99<500ms,tpot.mean<30ms,throughput>1000, and of what "
-               "weights and cache are stored in perplexity<1.02x, in that of the original weights");
-    flags.Choice(
-        "--objective", objective_, {"throughput", "latency", "price", "gpus"},
-        "what best means among those that meet the requirements: output tokens/s, the mean "
-        "time to the end of an answer, the price of a token, the fewest GPUs");
-    flags.Integer("--max-ranks", max_ranks_, 1, kMaxWorld / 2,
-                  "most ranks; the cluster's if left out");
-    flags.List("--fix", fixed_, "values that every candidate has: tp=8,weights=fp8");
-    flags.List("--allow", allowed_, "values that candidates may have, by key: tp=4,8,cache=fp8");
-    flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
-    flags.Integer("--prove", proof_.candidates, 0, kMax32,
-                  "candidates that serve the load for real on this machine's cores; 0 = predict "
-                  "only");
+    flags.Group("Space");
+    flags.Integer("--max-ranks", max_ranks_, 1, kMaxWorld / 2, "most ranks [the cluster's]");
+    flags.List("--fix KEY=V,...", fixed_, "values that every candidate has: tp=8,weights=fp8");
+    flags.List(
+        "--allow KEY=V,...", allowed_,
+        {"values that candidates may have: tp=4,8,cache=fp8", "A key may have several values."});
+    flags.Group("Objective");
+    flags.Choice("--objective", objective_, {"throughput", "latency", "price", "gpus"},
+                 {"what to optimise",
+                  "Among those that meet the requirements: output tokens per second, mean time to "
+                  "the end of an answer, price per token, or fewest GPUs."});
+    flags.Text("--require LIMIT,...", require_,
+               {"constraints, e.g. ttft.p99<500ms,tpot.mean<30ms",
+                "Also throughput>1000, and of the formats of weights and cache perplexity<1.02x, "
+                "relative to the original weights."});
+    flags.Group("Measuring");
+    flags.Integer(
+        "--prove", proof_.candidates, 0, kMax32,
+        {"measure N candidates; 0: predict only", "They serve the load on this machine's cores."});
     flags.Integer("--rounds", proof_.rounds, 1, kMax32,
-                  "rounds of visits: in each, every candidate serves the load once");
+                  {"rounds of visits", "In each, every candidate serves the load once."});
     flags.Number("--visit-limit", visit_.time_limit_s, 0, 1e9,
-                 "seconds after which a visit is killed; 0 = never");
-    flags.Text("--study", study_path_,
-               "SQLite file that keeps what is measured and the report; made with --prove, or if "
-               "given");
+                 "seconds after which a visit is killed; 0: never");
+    flags.Group("Study");
+    flags.Text("--study FILE", study_path_,
+               {"SQLite file that keeps measurements and report",
+                "Made with --prove, or if it is given."});
     flags.Switch("--resume", resume_, "go on with the study if it is there");
-    flags.Text("--report", report_, "write report.json and REPORT.html to this folder");
+    flags.Group("Output");
+    flags.Text("--report FOLDER", report_, "write report.json and REPORT.html here");
+    flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
+    flags.ShortList({"--for", "--model", "--cluster", "--workload", "--concurrency", "--rate",
+                     "--require", "--objective", "--prove", "--report"});
   }
 
   int Run(const OutputOptions& output) override {

@@ -1,0 +1,25 @@
+// Text that keeps to a width.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trimtab {
+
+/// The widest line that is printed for people.
+inline constexpr size_t kMostColumns = 100;
+
+/// Counts the characters of UTF-8 text: the bytes that do not continue one.
+size_t DisplayWidth(std::string_view text);
+
+/// Breaks `text` at blanks into lines of at most `width` columns. A longer word has a line of its
+/// own.
+std::vector<std::string> WrapWords(std::string_view text, size_t width);
+
+/// Wraps each line of `text` that is wider than `width`. What goes on is indented as far as the
+/// line's last column, which two blanks set off: "  name  meaning".
+std::string WrapColumns(std::string_view text, size_t width = kMostColumns);
+
+}  // namespace trimtab
