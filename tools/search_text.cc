@@ -1,5 +1,7 @@
 #include "tools/search_text.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,6 +10,7 @@
 #include "engine/base/units.h"
 #include "search/report.h"
 #include "tools/table.h"
+#include "tools/text/common_part.h"
 
 namespace trimtab {
 namespace {
@@ -46,40 +49,78 @@ std::string WithInterval(const RankingRow::Figure& figure) {
   return fmt::format("{:.0f} +-{:.1f} %", figure.tokens_per_s, 100 * half_width);
 }
 
+/// The layouts of rows, and what all of them have in common.
+CommonPart GroupsOf(const SearchResult& result, size_t rows) {
+  std::vector<std::string> layouts;
+  for (size_t i = 0; i < rows; ++i) layouts.push_back(result.ranking[i].groups);
+  return SplitCommonPart(layouts);
+}
+
+std::string BehindText(const RankingRow& row) {
+  return row.against_best ? fmt::format("{:.1f} %", 100 * row.against_best->by) : "-";
+}
+
+std::string StandingText(const RankingRow& row) {
+  if (row.standing == Standing::kFailed) return row.state;
+  if (row.why_below.empty()) return Name(row.standing);
+  return fmt::format("{}: {}", Name(row.standing), row.why_below);
+}
+
+/// The ranking. What all rows share stands in a line above it.
 std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
   Table table({{"#", Align::kRight},
                {"layout"},
                {"precision"},
                {"state"},
                {"tokens/s", Align::kRight},
-               {"is"},
+               {"source"},
                {"behind", Align::kRight},
-               {"predicted", Align::kRight},
-               {"error", Align::kRight},
                {"peak memory", Align::kRight},
-               {"error", Align::kRight},
-               {"visits", Align::kRight},
                {"standing"}});
   const size_t rows = std::min(result.ranking.size(), static_cast<size_t>(top));
+  const CommonPart layouts = GroupsOf(result, rows);
   for (size_t i = 0; i < rows; ++i) {
     const RankingRow& row = result.ranking[i];
     const bool failed = row.standing == Standing::kFailed;
-    table.AddRow(
-        {fmt::format("{}", i + 1), row.groups, row.precision, row.optimizer_state,
-         failed ? "-" : WithInterval(row.figure), failed ? "-" : row.figure.trust,
-         row.against_best && i > 0 ? fmt::format("{:.1f} %", 100 * row.against_best->by) : "-",
-         Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
-         FormatBytes(row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes)),
-         Percent(row.peak_mem_error), fmt::format("{}", row.visits),
-         failed                  ? row.state
-         : row.why_below.empty() ? Name(row.standing)
-                                 : fmt::format("{}: {}", Name(row.standing), row.why_below)});
+    table.AddRow({fmt::format("{}", i + 1), layouts.rest[i], row.precision, row.optimizer_state,
+                  failed ? "-" : WithInterval(row.figure), failed ? "-" : row.figure.trust,
+                  i > 0 ? BehindText(row) : "-",
+                  FormatBytes(row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes)),
+                  StandingText(row)});
   }
-  std::string text = table.ToText(bold);
+  table.TakeUniform({"behind"});  // predictions alone say nothing of it
+  std::vector<std::string> shared = table.TakeUniform({"precision", "state", "source", "standing"});
+  if (!layouts.common.empty()) shared.insert(shared.begin(), "layout " + layouts.common);
+  std::string text;
+  if (!shared.empty()) text += fmt::format("all rows: {}\n", fmt::join(shared, ", "));
+  text += table.ToText(bold);
   if (rows < result.ranking.size()) {
     text += fmt::format("... and {} more\n", result.ranking.size() - rows);
   }
   return text;
+}
+
+/// What was measured beside what was predicted; empty where nothing was measured.
+std::string MeasuredText(const SearchResult& result, int64_t top, bool bold) {
+  Table table({{"#", Align::kRight},
+               {"visits", Align::kRight},
+               {"tokens/s", Align::kRight},
+               {"predicted", Align::kRight},
+               {"time error", Align::kRight},
+               {"peak memory", Align::kRight},
+               {"memory error", Align::kRight}});
+  bool measured = false;
+  for (size_t i = 0; i < std::min(result.ranking.size(), static_cast<size_t>(top)); ++i) {
+    const RankingRow& row = result.ranking[i];
+    if (row.visits == 0 && !row.measured_tokens_per_s) continue;
+    measured = true;
+    table.AddRow({fmt::format("{}", i + 1), fmt::format("{}", row.visits),
+                  row.measured_tokens_per_s ? Rate(*row.measured_tokens_per_s) : "-",
+                  Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
+                  row.measured_peak_mem_bytes ? FormatBytes(*row.measured_peak_mem_bytes) : "-",
+                  Percent(row.peak_mem_error)});
+  }
+  return measured ? "measured beside predicted:\n" + table.ToText(bold) + "\n" : "";
 }
 
 /// What the precisions and optimizer states of the table are, and the best of each.
@@ -277,8 +318,8 @@ std::string RecommendationText(const SearchResult& result) {
 
 std::string SearchText(const SearchResult& result, int64_t top, bool bold) {
   return PrunedText(result.space) + "\n" + RankingText(result, top, bold) + "\n" +
-         NumericsText(result) + "\n" + FrontText(result) + ExplanationText(result) +
-         RecipesText(result) + RecommendationText(result);
+         MeasuredText(result, top, bold) + NumericsText(result) + "\n" + FrontText(result) +
+         ExplanationText(result) + RecipesText(result) + RecommendationText(result);
 }
 
 std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outcome,
@@ -289,7 +330,7 @@ std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outc
     const Measurement& measurement = candidate.visits.back().measurement;
     text += fmt::format(": {} tokens/s", Rate(measurement.tokens_per_s));
     if (!measurement.stragglers.empty()) {
-      text += fmt::format(", which counts little: {}", InWords(measurement.stragglers));
+      text += fmt::format(", down-weighted: {}", InWords(measurement.stragglers));
     }
   } else {
     text += ": " + Name(outcome.state);

@@ -127,15 +127,17 @@ TEST_F(Help, NamesTheUsualPlaceholdersAndDefaults) {
 
 TEST(Wrap, BreaksAtBlanks) {
   EXPECT_EQ(WrapWords("one two  three", 7), (std::vector<std::string>{"one two", "three"}));
-  EXPECT_EQ(WrapWords("unbreakable a", 4), (std::vector<std::string>{"unbreakable", "a"}));
+  EXPECT_EQ(WrapWords("tp=8,mbs=4,a", 8), (std::vector<std::string>{"tp=8,", "mbs=4,a"}));
+  EXPECT_EQ(WrapWords("unbreakable", 6), (std::vector<std::string>{"unbrea", "kable"}));
   EXPECT_EQ(WrapWords("", 4), (std::vector<std::string>{""}));
   EXPECT_EQ(DisplayWidth("é·"), 2u);
+  EXPECT_EQ(DisplayWidth("\x1b[1mbold\x1b[0m"), 4u);
 }
 
 TEST(Wrap, GoesOnUnderTheLastColumn) {
   EXPECT_EQ(WrapColumns("short\n  key  a meaning that is long\nend\n", 20),
             "short\n  key  a meaning\n       that is long\nend\n");
-  EXPECT_EQ(WrapColumns("one column of words only", 12), "one column\nof words\nonly");
+  EXPECT_EQ(WrapColumns("one column of words only", 12), "one column\n  of words\n  only");
 }
 
 }  // namespace

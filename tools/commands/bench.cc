@@ -109,7 +109,7 @@ class BenchCommand : public Command {
     if (output.json) {
       PrintJson(ToJson(report));
     } else if (report.failed < report.requests) {
-      Print(LoadReportText(report));
+      PrintText(LoadReportText(report));
     }
     if (report.requests > 0 && report.failed == report.requests) {
       throw EnvironmentError(fmt::format("every request failed: {}", report.first_failure));

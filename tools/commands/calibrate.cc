@@ -62,8 +62,8 @@ class CalibrateCommand : public Command {
       nlohmann::json json = ToJson(profile);
       PrintJson(json);
     } else {
-      Print(fmt::format("{}: {}, {} measured on {}\n", out_, profile.name,
-                        Counted(std::ssize(profile.modes), "mode"), profile.measured_on));
+      PrintText(fmt::format("{}: {}, {} measured on {}\n", out_, profile.name,
+                            Counted(std::ssize(profile.modes), "mode"), profile.measured_on));
     }
     return 0;
   }

@@ -43,7 +43,7 @@ class ClustersCommand : public Command {
     }
     Table table({{"cluster"}, {"what it is"}});
     for (const ClusterListing& each : ListClusters()) table.AddRow({each.name, each.description});
-    Print(table.ToText(UseColor(output, STDOUT_FILENO)));
+    PrintText(table.ToText(UseColor(output, STDOUT_FILENO)));
   }
 
   void PrintOne(const OutputOptions& output) const {
@@ -63,7 +63,7 @@ class ClustersCommand : public Command {
       return;
     }
     const HardwareProfile& profile = cluster.profile;
-    Print(KeyValueText(
+    PrintText(KeyValueText(
         {{"cluster", cluster.name},
          {"device", cluster.device},
          {"ranks", fmt::format("{} on {}, {} per node", cluster.max_ranks,

@@ -63,9 +63,9 @@ class DataBuildCommand : public Command {
                  {"tokens", summary.tokens},
                  {"input_bytes", summary.input_bytes}});
     } else {
-      Print(fmt::format("{}: {}, {} from {}\n", options_.prefix,
-                        Counted(summary.documents, "document"), Counted(summary.tokens, "token"),
-                        FormatBytes(summary.input_bytes)));
+      PrintText(fmt::format("{}: {}, {} from {}\n", options_.prefix,
+                            Counted(summary.documents, "document"),
+                            Counted(summary.tokens, "token"), FormatBytes(summary.input_bytes)));
     }
     return 0;
   }
@@ -133,11 +133,11 @@ class DataInfoCommand : public Command {
                  {"tokens", dataset.tokens()},
                  {"max_token", largest}});
     } else {
-      Print(KeyValueText({{"tokenizer", tokenizer},
-                          {"vocabulary", Thousands(vocab_size)},
-                          {"stored as", type},
-                          {"documents", Thousands(dataset.documents())},
-                          {"tokens", Thousands(dataset.tokens())}}));
+      PrintText(KeyValueText({{"tokenizer", tokenizer},
+                              {"vocabulary", Thousands(vocab_size)},
+                              {"stored as", type},
+                              {"documents", Thousands(dataset.documents())},
+                              {"tokens", Thousands(dataset.tokens())}}));
     }
     return 0;
   }

@@ -166,10 +166,11 @@ class EstimateCommand : public Command {
       if (explain_) json["explanation"] = ExplanationJson(ExplainStep(run, cluster));
       PrintJson(json);
     } else {
-      Print(EstimateText(run, cluster, estimate));
-      if (tokens_ > 0) Print("\n" + TrainingText(CostOf(run, cluster, estimate), cluster));
+      PrintText(EstimateText(run, cluster, estimate));
+      if (tokens_ > 0) PrintText("\n" + TrainingText(CostOf(run, cluster, estimate), cluster));
       if (explain_) {
-        Print("\n" + ExplanationText(ExplainStep(run, cluster), UseColor(output, STDOUT_FILENO)));
+        PrintText("\n" +
+                  ExplanationText(ExplainStep(run, cluster), UseColor(output, STDOUT_FILENO)));
       }
     }
     // A prediction of what cannot run is still worth seeing; the exit code says that it cannot.

@@ -47,7 +47,7 @@ class EstimateServingCommand : public Command {
       json["binds"] = WhatBinds(estimate);
       PrintJson(json);
     } else {
-      Print(Text(problem, estimate));
+      PrintText(Text(problem, estimate));
     }
     return 0;
   }

@@ -78,7 +78,7 @@ class ExportCommand : public Command {
     } else {
       const std::string environment =
           connections > 0 ? fmt::format("{}={} ", kConnections, connections) : "";
-      Print(fmt::format(
+      PrintText(fmt::format(
           "{}: {} for {}\nNext: {}xargs -a {} torchrun ... pretrain_gpt.py --data-path ...\n", out_,
           Counted(std::ssize(options), "option"), Counted(run.layout.world_size(), "rank"),
           environment, out_));
@@ -117,10 +117,10 @@ class ExportCommand : public Command {
                  {"tensors", summary.tensors},
                  {"tensor_bytes", summary.tensor_bytes}});
     } else {
-      Print(fmt::format("{}: a {} model, {} in {}, {}\n", out_, summary.model_type,
-                        Counted(summary.tensors, "tensor"),
-                        Counted(std::ssize(summary.files), "file"),
-                        FormatBytes(summary.tensor_bytes)));
+      PrintText(fmt::format("{}: a {} model, {} in {}, {}\n", out_, summary.model_type,
+                            Counted(summary.tensors, "tensor"),
+                            Counted(std::ssize(summary.files), "file"),
+                            FormatBytes(summary.tensor_bytes)));
     }
   }
 

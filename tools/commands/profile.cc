@@ -158,7 +158,7 @@ class ProfileCommand : public Command {
       json["run"] = ToJson(run);
       PrintJson(json);
     } else {
-      Print(MeasurementText(run, measurement));
+      PrintText(MeasurementText(run, measurement));
     }
     return 0;
   }
@@ -199,7 +199,7 @@ class ProfileCommand : public Command {
       json["schema_version"] = 1;
       PrintJson(json);
     } else {
-      Print(Fp8ScanText(scan, UseColor(output, STDOUT_FILENO)));
+      PrintText(Fp8ScanText(scan, UseColor(output, STDOUT_FILENO)));
     }
     return 0;
   }

@@ -140,14 +140,14 @@ class QuantizeCommand : public Command {
       }
       return PrintJson(json);
     }
-    Print(fmt::format("{}: {} in {}, {} of them with scaled inputs, {}\n", out_,
-                      Counted(summary.matrices, "parameter"), weights_, summary.scaled,
-                      FormatBytes(summary.tensor_bytes)));
+    PrintText(fmt::format("{}: {} in {}, {} of them with scaled inputs, {}\n", out_,
+                          Counted(summary.matrices, "parameter"), weights_, summary.scaled,
+                          FormatBytes(summary.tensor_bytes)));
     if (!perplexities) return;
-    Print(fmt::format("perplexity over {}: {:.4f}, of the original {:.4f} ({:+.2f} %)\n",
-                      Counted(perplexities->tokens, "token"), perplexities->quantized,
-                      perplexities->original,
-                      100 * (perplexities->quantized / perplexities->original - 1)));
+    PrintText(fmt::format("perplexity over {}: {:.4f}, of the original {:.4f} ({:+.2f} %)\n",
+                          Counted(perplexities->tokens, "token"), perplexities->quantized,
+                          perplexities->original,
+                          100 * (perplexities->quantized / perplexities->original - 1)));
   }
 
   const FlagSet* flags_ = nullptr;

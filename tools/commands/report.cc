@@ -28,7 +28,7 @@ class ReportCommand : public Command {
     if (output.json) {
       PrintJson({{"schema_version", 1}, {"study", study_}, {"directory", out_}});
     } else {
-      Print(fmt::format("wrote the report of {} to {}\n", study_, out_));
+      PrintText(fmt::format("wrote the report of {} to {}\n", study_, out_));
     }
     return 0;
   }

@@ -273,7 +273,7 @@ class SearchCommand : public Command {
     if (output.json) {
       PrintJson(ReportJson(result));
     } else {
-      Print(SearchText(result, top_, UseColor(output, STDOUT_FILENO)));
+      PrintText(SearchText(result, top_, UseColor(output, STDOUT_FILENO)));
     }
     if (!result.partial) return StopExitCode();
     LogWarning("partial result: {}; --resume goes on with {}", result.partial_reason,
@@ -390,7 +390,7 @@ class SearchCommand : public Command {
     if (output.json) {
       PrintJson(SpaceJson(space));
     } else {
-      Print(SpaceText(space, UseColor(output, STDOUT_FILENO)));
+      PrintText(SpaceText(space, UseColor(output, STDOUT_FILENO)));
     }
     return 0;
   }

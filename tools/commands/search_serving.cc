@@ -185,7 +185,7 @@ class SearchServingCommand : public Command {
     if (output.json) {
       PrintJson(report);
     } else {
-      Print(Text(problem, result, proof, UseColor(output, STDOUT_FILENO)));
+      PrintText(Text(problem, result, proof, UseColor(output, STDOUT_FILENO)));
     }
     const nlohmann::json& recommended = report["recommended"];
     if (proof && !proof->ended) {

@@ -145,7 +145,7 @@ class ValidateCommand : public Command {
       if (output.json) {
         PrintJson({{"schema_version", 1}, {"fit", report.json}});
       } else {
-        Print(report.text);
+        PrintText(report.text);
       }
       return 0;
     }
@@ -155,7 +155,7 @@ class ValidateCommand : public Command {
       json["schema_version"] = 1;
       PrintJson(json);
     } else {
-      Print(ServingValidationText(taken, numbers, bold));
+      PrintText(ServingValidationText(taken, numbers, bold));
     }
     return 0;
   }
@@ -196,8 +196,8 @@ class ValidateCommand : public Command {
       PrintJson(json);
     } else {
       const bool bold = UseColor(output, STDOUT_FILENO);
-      Print(ValidationText(runs, taken, bold));
-      if (!peers.empty()) Print("\n" + PeersText(peers, runs, bold));
+      PrintText(ValidationText(runs, taken, bold));
+      if (!peers.empty()) PrintText("\n" + PeersText(peers, runs, bold));
     }
     return 0;
   }
@@ -219,7 +219,7 @@ class ValidateCommand : public Command {
       if (output.json) {
         json[time ? "fit" : "memory_fit"] = FitJson(fits.back(), rows, outcome);
       } else {
-        Print(FitText(fits.back(), rows, outcome, UseColor(output, STDOUT_FILENO)) + "\n");
+        PrintText(FitText(fits.back(), rows, outcome, UseColor(output, STDOUT_FILENO)) + "\n");
       }
     }
     if (fits.empty()) {
@@ -274,8 +274,8 @@ class ValidateCommand : public Command {
     if (output.json) {
       PrintAll(runs, time, memory);
     } else {
-      Print(RowsText(runs, UseColor(output, STDOUT_FILENO)) + "\n" +
-            SummaryText("step time", time) + SummaryText("peak memory", memory));
+      PrintText(RowsText(runs, UseColor(output, STDOUT_FILENO)) + "\n" +
+                SummaryText("step time", time) + SummaryText("peak memory", memory));
     }
     return 0;
   }
