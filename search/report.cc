@@ -356,13 +356,14 @@ nlohmann::json ReportJson(const SearchResult& result) {
     if (state != "measured" && state != "predicted") ++failed;
   }
   const Accuracy& accuracy = result.accuracy;
+  const HardwareProfile& profile = result.problem.cluster.profile;
   return {
       {"schema_version", kReportSchemaVersion},
       {"study", result.study_path},
       {"versions",
        std::map<std::string, std::string>(result.versions.begin(), result.versions.end())},
-      {"problem", nlohmann::json::parse(result.problem)},
-      {"profile", {{"name", result.profile_name}, {"measured_on", result.profile_measured_on}}},
+      {"problem", ToJson(result.problem)},
+      {"profile", {{"name", profile.name}, {"measured_on", profile.measured_on}}},
       {"objective", Name(result.rules.objective)},
       {"space", SpaceJson(result.space)},
       {"proof",

@@ -1,7 +1,6 @@
 #include "search/search_result.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/base/error.h"
@@ -53,36 +52,11 @@ std::string WhyOpen(const SearchResult& result, const RaceStep& step,
 /// Tokens that times and prices are of where nobody says.
 constexpr double kTokensUnsaid = 1e9;
 
-/// The cluster of a search, as far as a study knows it.
-Cluster ClusterOf(const Study& study) {
-  const nlohmann::json stored = study.problem().at("cluster");
-  Cluster cluster;
-  cluster.profile = HardwareProfileFromJson(study.profile(), study.path());
-  cluster.device = stored.at("device");
-  cluster.ranks_per_node = stored.at("ranks_per_node");
-  cluster.max_ranks = stored.at("max_ranks");
-  cluster.price_per_gpu_hour = stored.value("price_per_gpu_hour", 0.0);
-  cluster.power_per_gpu_w = stored.value("power_per_gpu_w", 0.0);
-  if (stored.contains("reliability")) {
-    const nlohmann::json& reliability = stored.at("reliability");
-    cluster.reliability = {.gpu_mtbf_hours = reliability.at("gpu_mtbf_hours"),
-                           .restart_s = reliability.at("restart_s"),
-                           .checkpoint_bytes_per_s = reliability.at("checkpoint_bytes_per_s")};
-  }
-  return cluster;
-}
-
-/// Of `predicted`, the candidates before measurements corrected the predictions of some.
-std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResult& result,
-                                            const std::vector<CandidateRecord>& predicted) {
-  const RunConfig& run = result.recommended_candidate().run;
-  Problem problem;  // as far as rows of the space look at it
-  problem.model = run.model;
-  problem.global_batch = run.global_batch;
-  problem.global_batches = study.problem().value("global_batches", std::vector<int64_t>());
-  problem.sequence_length = run.sequence_length;
-  problem.cluster = ClusterOf(study);
-  return Explain(problem, result.rules.objective, predicted, result.recommended().candidate);
+/// The problem of a study, priced as its predictions were.
+Problem ProblemOf(const Study& study) {
+  Problem problem = ProblemFromJson(study.problem(), study.path() + ": problem: $");
+  problem.cluster.profile = HardwareProfileFromJson(study.profile(), study.path());
+  return problem;
 }
 
 std::optional<double> ExtraCost(Objective objective, const CandidateRecord& best,
@@ -103,12 +77,15 @@ std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
 }
 
 SearchResult ResultFromStudy(const Study& study) {
+  if (!study.enumerated()) {
+    throw InputError(
+        fmt::format("{}: no candidate in it yet: the search has just begun, or was ended too early",
+                    study.path()));
+  }
   SearchResult result;
-  const nlohmann::json profile = study.profile();
   result.study_path = study.path();
-  result.problem = study.problem().dump();
-  result.profile_name = profile.value("name", "");
-  result.profile_measured_on = profile.value("measured_on", "");
+  result.problem = ProblemOf(study);
+  const Problem& problem = result.problem;
   result.versions = study.Versions();
   result.rules = RulesOf(study.goal());
   const Objective objective = result.rules.objective;
@@ -144,16 +121,15 @@ SearchResult ResultFromStudy(const Study& study) {
   }
   result.recommendation = *choice;
   result.numerics = SummarizeNumerics(objective, predicted, result.ranking);
-  result.explanations = ExplainRecommended(study, result, predicted);
-  const nlohmann::json asked = study.problem();
-  result.tokens = asked.value("tokens", kTokensUnsaid);
-  const Cluster cluster = ClusterOf(study);
-  result.front = TimeAgainstPrice(result.ranking, result.candidates, result.tokens, cluster);
-  if (asked.contains("tokens")) {
+  result.explanations = Explain(problem, objective, predicted, result.recommended().candidate);
+  result.tokens = problem.tokens > 0 ? problem.tokens : kTokensUnsaid;
+  result.front =
+      TimeAgainstPrice(result.ranking, result.candidates, result.tokens, problem.cluster);
+  if (problem.tokens > 0) {
     result.training = TrainingWith(result.ranking, result.recommendation.row, result.candidates,
-                                   result.tokens, cluster);
-    result.unmet = UnmetByTraining(asked.value("requirements", std::vector<std::string>()),
-                                   result.training->hours, result.training->price);
+                                   result.tokens, problem.cluster);
+    result.unmet =
+        UnmetByTraining(problem.requirements, result.training->hours, result.training->price);
   }
   result.recipes = RecipePlacesFromJson(study.recipes(), study.path());
   for (RecipePlace& each : result.recipes) {

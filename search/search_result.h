@@ -32,9 +32,7 @@ struct SearchResult {
   std::vector<Explanation> explanations;  // of the choices of the recommended layout
   std::vector<RecipePlace> recipes;       // what frameworks publish, as predicted here
   Accuracy accuracy;
-  std::string problem;       // JSON text, as ToJson(const Problem&)
-  std::string profile_name;  // of the hardware profile that priced the predictions
-  std::string profile_measured_on;
+  Problem problem;                                            // priced as the predictions were
   std::vector<std::pair<std::string, std::string>> versions;  // component, version
   bool partial = false;        // the race is open: a budget, a stop request or the rounds ended it
   std::string partial_reason;  // one line; empty when whole
@@ -45,8 +43,8 @@ struct SearchResult {
   }
 };
 
-/// The result as the study has it, without running anything. Throws InfeasibleError when the study
-/// holds no candidate that runs.
+/// Returns the result as the study has it, without running anything. Throws InputError while no
+/// candidate is stored, InfeasibleError when none of them runs.
 SearchResult ResultFromStudy(const Study& study);
 
 /// What a step of the reference probe took, by mode, when the study's profile was measured.

@@ -10,10 +10,8 @@
 namespace trimtab {
 
 void SeedStudy::RequireSameMachine(const Cluster& here) const {
-  Problem problem;
-  problem.cluster = here;
-  const nlohmann::json mine = ToJson(problem).at("cluster");
-  const nlohmann::json its = nlohmann::json::parse(cluster);
+  const nlohmann::json mine = ToJson(here);
+  const nlohmann::json its = ToJson(cluster);
   for (const char* key :
        {"device", "name", "nodes", "ranks_per_node", "max_ranks", "cores", "memory_bytes"}) {
     if (its.at(key) == mine.at(key)) continue;
@@ -33,7 +31,7 @@ SeedStudy LoadSeedStudy(const std::string& path) {
   SeedStudy seed;
   seed.path = path;
   seed.profile = HardwareProfileFromJson(study->profile(), path);
-  seed.cluster = study->problem().at("cluster").dump();
+  seed.cluster = ProblemFromJson(study->problem(), path + ": problem: $").cluster;
   std::vector<CandidateRecord> candidates = study->Candidates();
   const Race race = JudgeRace({}, candidates, ReferencesOf(*study));
   ApplyRace(race, study->seed(), candidates);

@@ -13,7 +13,7 @@ struct SeedStudy {
   std::string path;
   HardwareProfile profile;            // the prices its predictions were made with
   std::vector<Residual> residuals{};  // how far off they were
-  std::string cluster;                // JSON, as in its problem
+  Cluster cluster;                    // of its problem
 
   /// Throws InputError where the study is of another machine than `cluster`.
   void RequireSameMachine(const Cluster& cluster) const;

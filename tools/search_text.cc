@@ -167,7 +167,7 @@ std::string ExplanationText(const SearchResult& result) {
 std::string RecipesText(const SearchResult& result) {
   if (result.recipes.empty()) return "";
   Table table({{"published"}, {"layout"}, {"tokens/s", Align::kRight}, {"behind", Align::kRight}});
-  const bool several = nlohmann::json::parse(result.problem).contains("global_batches");
+  const bool several = !result.problem.global_batches.empty();
   for (const RecipePlace& each : result.recipes) {
     const std::string batch =
         several && each.global_batch > 0 ? fmt::format("gbs={},", each.global_batch) : "";

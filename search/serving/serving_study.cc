@@ -9,23 +9,17 @@
 #include "search/study/another_problem.h"
 
 namespace trimtab {
-namespace {
-
-constexpr char kReportSchema[] = "CREATE TABLE report(one INTEGER PRIMARY KEY, json TEXT NOT NULL)";
-
-}  // namespace
-
 std::unique_ptr<ServingStudy> ServingStudy::Open(const std::string& path,
                                                  const nlohmann::json& problem, bool resume) {
   RequireNewOrResumed(path, resume);
-  auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path, /*create=*/true));
+  auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path, Access::kCreate));
   const int64_t schema = study->database_.QueryInt("PRAGMA user_version");
   const int64_t tables = study->database_.QueryInt("SELECT COUNT(*) FROM sqlite_master");
   if (schema == 0 && tables == 0) {
     study->Create(problem);
     study->created_ = true;
   } else {
-    study->Migrate();
+    study->CheckSchema();
     study->CheckProblem(problem);
   }
   return study;
@@ -33,8 +27,8 @@ std::unique_ptr<ServingStudy> ServingStudy::Open(const std::string& path,
 
 std::unique_ptr<ServingStudy> ServingStudy::OpenExisting(const std::string& path) {
   if (!std::filesystem::exists(path)) throw InputError(fmt::format("{}: no such study", path));
-  auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path, /*create=*/false));
-  study->Migrate();
+  auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path, Access::kRead));
+  study->CheckSchema();
   return study;
 }
 
@@ -44,23 +38,16 @@ void ServingStudy::Create(const nlohmann::json& problem) {
         "CREATE TABLE problem(json TEXT NOT NULL);"
         "CREATE TABLE rates(key TEXT PRIMARY KEY, json TEXT NOT NULL);"
         "CREATE TABLE visits(key TEXT NOT NULL, round INTEGER NOT NULL, report TEXT, failure TEXT,"
-        " PRIMARY KEY(key, round), CHECK((report IS NULL) != (failure IS NULL)))");
-    database_.Execute(kReportSchema);
+        " PRIMARY KEY(key, round), CHECK((report IS NULL) != (failure IS NULL)));"
+        "CREATE TABLE report(one INTEGER PRIMARY KEY, json TEXT NOT NULL)");
     database_.Prepare("INSERT INTO problem VALUES(?)").Bind(1, problem.dump()).Run();
     database_.Execute(fmt::format("PRAGMA user_version = {}", kServingStudySchemaVersion));
   });
 }
 
-void ServingStudy::Migrate() {
-  const int64_t schema = database_.QueryInt("PRAGMA user_version");
-  if (schema == kServingStudySchemaVersion) return;
-  if (schema != kServingStudyWithoutReport) {
-    throw StorageError(fmt::format("{}: not a study of a search for serving", path()));
-  }
-  database_.Transaction([&] {
-    database_.Execute(kReportSchema);
-    database_.Execute(fmt::format("PRAGMA user_version = {}", kServingStudySchemaVersion));
-  });
+void ServingStudy::CheckSchema() {
+  if (database_.QueryInt("PRAGMA user_version") == kServingStudySchemaVersion) return;
+  throw StorageError(fmt::format("{}: not a study of a search for serving", path()));
 }
 
 void ServingStudy::CheckProblem(const nlohmann::json& problem) {

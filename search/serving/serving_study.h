@@ -35,7 +35,8 @@ class ServingStudy {
   static std::unique_ptr<ServingStudy> Open(const std::string& path, const nlohmann::json& problem,
                                             bool resume);
 
-  /// One that is there, of any problem. Throws InputError (no such file), StorageError.
+  /// Reads an existing study of any problem as it is now, whether or not a search writes it. Throws
+  /// InputError (no such file), StorageError.
   static std::unique_ptr<ServingStudy> OpenExisting(const std::string& path);
 
   std::optional<nlohmann::json> FindMeasured(const std::string& key);
@@ -57,10 +58,10 @@ class ServingStudy {
   void set_after_write(std::function<void()> hook) { database_.set_after_write(std::move(hook)); }
 
  private:
-  ServingStudy(const std::string& path, bool create) : database_(path, create) {}
+  ServingStudy(const std::string& path, Access access) : database_(path, access) {}
   void Create(const nlohmann::json& problem);
-  /// Brings what an older version made up to date. Throws StorageError for what is no such study.
-  void Migrate();
+  /// Throws StorageError for what is no such study.
+  void CheckSchema();
   void InsertReport(const nlohmann::json& report);
   void CheckProblem(const nlohmann::json& problem);
 

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
 #include "engine/config/layout_keys.h"
+#include "engine/config/strict_json.h"
 #include "search/space/space_rows.h"
 
 namespace trimtab {
@@ -97,6 +98,33 @@ nlohmann::json ToJson(const std::vector<Narrowing>& narrowings) {
     json.push_back({{"key", each.key}, {each.forbidden ? "forbid" : "allow", each.values}});
   }
   return json;
+}
+
+Narrowing NarrowingFromJson(const nlohmann::json& json, const std::string& where) {
+  StrictObject object(json, where);
+  Narrowing narrowing;
+  object.Line("key", narrowing.key, Need::kRequired);
+  const nlohmann::json* const allowed = object.Find("allow");
+  const nlohmann::json* const forbidden = object.Find("forbid");
+  const nlohmann::json* const values = allowed != nullptr ? allowed : forbidden;
+  if ((allowed != nullptr) == (forbidden != nullptr)) {
+    throw InputError(fmt::format("{}: expected either \"allow\" or \"forbid\"", where));
+  }
+  narrowing.forbidden = forbidden != nullptr;
+  const std::string list = narrowing.forbidden ? "forbid" : "allow";
+  if (!values->is_array() || values->empty()) object.Refuse(list, "an array that is not empty");
+  object.Finish();
+  try {
+    RequireKey(narrowing.key, object.Where("key"));
+    for (const nlohmann::json& value : *values) {
+      if (!value.is_string()) object.Refuse(list, "texts");
+      narrowing.values.push_back(
+          Canonical(narrowing.key, value.get<std::string>(), object.Where(list) + ":"));
+    }
+  } catch (const UsageError& error) {
+    throw InputError(error.what());  // the same words, but it is a file that is wrong
+  }
+  return narrowing;
 }
 
 }  // namespace trimtab

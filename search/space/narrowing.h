@@ -30,6 +30,9 @@ std::vector<Narrowing> ParseNarrowings(const std::vector<std::string>& words,
 /// Depth of the row that binds the key, counted from the first. The key is one of a narrowing.
 size_t RowThatBinds(const std::string& key);
 
+/// [{"key": "tp", "allow": ["8"]}, ...]; what is left out stands under "forbid".
 nlohmann::json ToJson(const std::vector<Narrowing>& narrowings);
+/// Reads one of them, strictly. Throws InputError naming `where`.
+Narrowing NarrowingFromJson(const nlohmann::json& json, const std::string& where);
 
 }  // namespace trimtab

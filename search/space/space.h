@@ -44,8 +44,15 @@ struct Problem {
 /// Throws UsageError when the problem itself makes no sense (a global batch of 0).
 void RequireSensible(const Problem& problem);
 
-/// The identity of a problem, as stored in a study: everything but the prices of the profile.
+/// Returns true for one problem: whatever prices its cluster, and is known of these prices, is no
+/// part of it.
+bool operator==(const Problem& one, const Problem& other);
+
+/// A problem as a study stores it: what operator== compares. ProblemFromJson is strict; it leaves
+/// the cluster's prices empty, and throws InputError naming the path behind `where`.
 nlohmann::json ToJson(const Problem& problem);
+nlohmann::json ToJson(const Cluster& cluster);
+Problem ProblemFromJson(const nlohmann::json& json, const std::string& where);
 
 /// Ids of rules and how many candidates each pruned.
 using PrunedCounts = std::vector<std::pair<std::string, int64_t>>;

@@ -34,7 +34,7 @@ std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& probl
                                    const StudyOptions& options) {
   RequireNewOrResumed(path, options.resume);
   if (!options.resume) RemoveEmptyStudy(path);
-  auto database = std::make_unique<Database>(path, /*create=*/true);
+  auto database = std::make_unique<Database>(path, Access::kCreate);
   database->set_after_write(options.after_write);
   std::unique_ptr<Study> study(new Study(std::move(database)));
   if (!study->CheckSchema()) study->Create(problem, options.seed);
@@ -53,7 +53,7 @@ std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& probl
 std::unique_ptr<Study> Study::OpenExisting(const std::string& path) {
   if (!std::filesystem::exists(path)) throw InputError(fmt::format("{}: no such study", path));
   RequireNewOrResumed(path, /*resume=*/true);
-  std::unique_ptr<Study> study(new Study(std::make_unique<Database>(path, /*create=*/false)));
+  std::unique_ptr<Study> study(new Study(std::make_unique<Database>(path, Access::kRead)));
   if (!study->CheckSchema()) throw InputError(fmt::format("{}: an empty file, not a study", path));
   return study;
 }
@@ -67,10 +67,10 @@ bool Study::CheckSchema() {
   const int64_t version = database_->QueryInt("PRAGMA user_version");
   const int64_t tables = database_->QueryInt("SELECT count(*) FROM sqlite_schema");
   if (application == 0 && version == 0 && tables == 0) {
-    if (std::filesystem::file_size(path_) == 0) return false;
+    if (database_->QueryInt("PRAGMA page_count") == 0) return false;
     ThrowDamaged("almost nothing is left of it");
   }
-  if (IsServingStudy(path_)) {
+  if (application == 0 && version == kServingStudySchemaVersion) {
     throw StorageError(fmt::format("{}: a study of a search for serving, not for training", path_));
   }
   if (application != kStudyApplicationId) ThrowDamaged("a database of another program");
@@ -79,8 +79,6 @@ bool Study::CheckSchema() {
                                    path_, version > kStudySchemaVersion ? "a newer" : "an older",
                                    version, kStudySchemaVersion));
   }
-  const auto page_bytes = static_cast<uintmax_t>(database_->QueryInt("PRAGMA page_size"));
-  if (std::filesystem::file_size(path_) % page_bytes != 0) ThrowDamaged("it was cut short");
   Statement check = database_->Prepare("PRAGMA quick_check(1)");
   if (!check.Step() || check.Text(0) != "ok") ThrowDamaged(check.Text(0));
   if (database_->QueryInt("SELECT count(*) FROM study") != 1) ThrowDamaged("it has no problem");

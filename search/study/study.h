@@ -1,7 +1,8 @@
 // Study: everything a search knows, in one SQLite file (STUDY.md documents it to the column).
 //
-// One writer: a study is locked while it is open, a second driver is refused. Every change is one
-// transaction that is on disk when the call returns, so a driver may be killed at any moment.
+// One writer: a study is locked while it is open to write, and a second driver is refused. It can be
+// read meanwhile. Every change is one transaction that is on disk when the call returns, so a driver
+// may be killed at any moment.
 // Every SQLite failure becomes a StorageError that names the file and the reason.
 #pragma once
 
@@ -98,7 +99,8 @@ class Study {
   /// newer version).
   static std::unique_ptr<Study> Open(const std::string& path, const Problem& problem,
                                      const StudyOptions& options);
-  /// An existing study, to read. Throws InputError (no such file), StorageError.
+  /// Reads an existing study as it is now, whether or not a search writes it; what that writes
+  /// later is not seen. Throws InputError (no such file), StorageError.
   static std::unique_ptr<Study> OpenExisting(const std::string& path);
   ~Study();
 

@@ -37,10 +37,7 @@ Kind KindOf(const std::string& path) {
     return value;
   };
   if (number(kApplicationId) == kStudyApplicationId) return Kind::kTraining;
-  const uint32_t version = number(kUserVersion);
-  const bool serving =
-      version == kServingStudySchemaVersion || version == kServingStudyWithoutReport;
-  return serving ? Kind::kServing : Kind::kNone;
+  return number(kUserVersion) == kServingStudySchemaVersion ? Kind::kServing : Kind::kNone;
 }
 
 }  // namespace
@@ -71,7 +68,7 @@ bool IsEmptyStudy(const std::string& path) {
   // A study that was being made may lack its first pages, but it has its journal.
   if (kind != Kind::kTraining && !(kind == Kind::kNone && cut_short)) return false;
   try {
-    Database database(path, /*create=*/false);
+    Database database(path, Access::kWrite);
     if (database.QueryInt("PRAGMA page_count") == 0) return true;
     return database.QueryInt("PRAGMA application_id") == kStudyApplicationId &&
            database.QueryInt("SELECT count(*) FROM study WHERE enumerated <> 0") == 0 &&

@@ -122,7 +122,7 @@ TEST(DryRuns, AResumedStudyKeepsItsPrices) {
   options.study.resume = true;
   options.dry_run_count = 9;
   options.problem.cluster.profile.name = "todays";
-  EXPECT_EQ(RunSearch(options, predictor, runner, events).profile_name, "fake-cpu");
+  EXPECT_EQ(RunSearch(options, predictor, runner, events).problem.cluster.profile.name, "fake-cpu");
   EXPECT_GT(seen.size(), before);
   for (const std::string& profile : seen) EXPECT_EQ(profile, "fake-cpu");
 }

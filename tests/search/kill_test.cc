@@ -85,7 +85,7 @@ void Resume(const std::string& path) {
 
 /// (candidate, round) of every visit in the study, in order.
 std::vector<std::pair<int64_t, int64_t>> VisitsIn(const std::string& path) {
-  Database database(path, /*create=*/false);
+  Database database(path, Access::kRead);
   Statement query = database.Prepare(
       "SELECT a.candidate_id, a.round_id FROM measurements m JOIN attempts a ON a.id = "
       "m.attempt_id "
@@ -106,7 +106,7 @@ std::vector<std::pair<int64_t, int64_t>> UndisturbedVisits() {
 void ExpectTheSameVisits(const std::string& path,
                          const std::vector<std::pair<int64_t, int64_t>>& undisturbed) {
   EXPECT_EQ(VisitsIn(path), undisturbed);
-  Database database(path, /*create=*/false);
+  Database database(path, Access::kRead);
   EXPECT_EQ(database.QueryInt("SELECT count(*) FROM attempts WHERE state = 'running'"), 0);
   EXPECT_EQ(database.QueryInt("SELECT count(*) FROM rounds WHERE speed IS NULL"), 0);
   EXPECT_EQ(ReadResults(path + ".results.jsonl").size(), undisturbed.size());

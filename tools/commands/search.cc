@@ -5,6 +5,7 @@
 
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/io/scratch_folder.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/config/model_limits.h"
@@ -19,7 +20,6 @@
 #include "tools/launcher_flag.h"
 #include "tools/progress.h"
 #include "tools/proposal_flags.h"
-#include "tools/scratch_folder.h"
 #include "tools/search_text.h"
 #include "tools/serving_problem.h"
 #include "tools/signals.h"

@@ -143,15 +143,27 @@ TEST_F(ServingProofTest, AStudyReportsWhatTheSearchDid) {
   EXPECT_EQ(visits, 2);
 }
 
-TEST_F(ServingProofTest, AStudyWithoutAReportIsBroughtUpToDate) {
+TEST_F(ServingProofTest, AStudyOfAnotherVersionIsRefused) {
   Open(false);
-  {
-    Database database(path_, /*create=*/false);
-    database.Execute("DROP TABLE report; PRAGMA user_version = 5001");
-  }
-  const auto study = Open(true);
-  study->SetReport({{"x", 1}});
-  EXPECT_EQ(study->Report()["x"], 1);
+  Database(path_, Access::kWrite).Execute("PRAGMA user_version = 5001");
+  const std::string error = path_ + ": not a study of a search for serving";
+  EXPECT_EQ(MessageOf<StorageError>([&] { Open(true); }), error);
+  EXPECT_EQ(MessageOf<StorageError>([&] { ServingStudy::OpenExisting(path_); }), error);
+}
+
+// What a search does can be read while it does it; a second one is kept out.
+TEST_F(ServingProofTest, AStudyIsReadWhileASearchWritesIt) {
+  const auto study = Open(false);
+  EXPECT_THROW(ServingStudy::OpenExisting(path_)->Report(), InputError);
+  int reads = 0;
+  study->set_after_write(
+      [&] { reads += ServingStudy::OpenExisting(path_)->Visits().empty() ? 0 : 1; });
+  const ServingProof proof = Prove(*study);
+  EXPECT_GT(reads, 4);
+  EXPECT_EQ(ServingStudy::OpenExisting(path_)->Report(), study->Report());
+  EXPECT_NE(
+      MessageOf<StorageError>([&] { Open(true); }).find("in use by another trimtab, process "),
+      std::string::npos);
 }
 
 TEST_F(ServingProofTest, AStudyIsOfOneProblem) {

@@ -142,7 +142,7 @@ TEST(TrainingRequirements, AreKeptByEveryCandidate) {
 
 TEST(Requirements, ThatTrainingDoesNotMeetAreNamedWithTheirFigures) {
   using Unmet = std::vector<std::string>;
-  const Unmet asked = {"days<=30", "price<=2M", "gpus<=512", "headroom>=8GiB"};
+  const auto asked = ParseTrainingRequirements("days<=30,price<=2M,gpus<=512,headroom>=8GiB");
   EXPECT_EQ(UnmetByTraining(asked, 30 * 24, 2e6), Unmet{});
   EXPECT_EQ(UnmetByTraining(asked, 33 * 24, 1e6), Unmet{"days<=30: 33 days"});
   EXPECT_EQ(UnmetByTraining(asked, 33 * 24, 2.5e6),

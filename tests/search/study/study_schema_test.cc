@@ -13,7 +13,7 @@ namespace {
 std::string RefusalOf(int schema) {
   const std::string path = ScratchPath("schema.db");
   Study::Open(path, TinyProblem(), {});
-  Database(path, false).Execute(fmt::format("PRAGMA user_version = {}", schema));
+  Database(path, Access::kWrite).Execute(fmt::format("PRAGMA user_version = {}", schema));
   const std::string error = ErrorOf<StorageError>([&] { Study::OpenExisting(path); });
   EXPECT_EQ(ErrorOf<StorageError>([&] { Study::Open(path, TinyProblem(), {.resume = true}); }),
             error);

@@ -1,4 +1,4 @@
-#include "tools/scratch_folder.h"
+#include "engine/base/io/scratch_folder.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
