@@ -27,6 +27,12 @@ std::optional<double> RateError(const RankingRow& row) {
   return row.predicted_tokens_per_s / *row.measured_tokens_per_s - 1;
 }
 
+/// What will train, where that is not our own engine.
+std::string StackText(const SoftwareStack& stack) {
+  if (stack.name == kOwnStack) return "";
+  return fmt::format("software: {}: {}\n", stack.name, stack.description);
+}
+
 std::string PrunedText(const SpaceSummary& space) {
   std::string text = fmt::format("{} candidates, {} looked at, {} of these fit\n", space.size,
                                  space.visited, space.feasible);
@@ -317,9 +323,10 @@ std::string RecommendationText(const SearchResult& result) {
 }  // namespace
 
 std::string SearchText(const SearchResult& result, int64_t top, bool bold) {
-  return PrunedText(result.space) + "\n" + RankingText(result, top, bold) + "\n" +
-         MeasuredText(result, top, bold) + NumericsText(result) + "\n" + FrontText(result) +
-         ExplanationText(result) + RecipesText(result) + RecommendationText(result);
+  return StackText(result.problem.cluster.stack) + PrunedText(result.space) + "\n" +
+         RankingText(result, top, bold) + "\n" + MeasuredText(result, top, bold) +
+         NumericsText(result) + "\n" + FrontText(result) + ExplanationText(result) +
+         RecipesText(result) + RecommendationText(result);
 }
 
 std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outcome,

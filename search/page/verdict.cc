@@ -141,6 +141,12 @@ std::string Warning(const std::string& text) {
   return fmt::format("<p class=\"warning\" role=\"note\">{}</p>\n", text);
 }
 
+/// What will train, where that is not our own engine.
+std::string StackWords(const json& cluster) {
+  if (!cluster.contains("stack")) return "";
+  return ", with " + EscapedText(cluster["stack"]["name"]);
+}
+
 }  // namespace
 
 std::string VerdictHtml(const json& report) {
@@ -152,11 +158,11 @@ std::string VerdictHtml(const json& report) {
                                        recommended["threads_per_rank"].get<int64_t>());
   std::string html = fmt::format(
       "<header>\n<p class=\"quiet\">Trimtab report: {} on {}, global batch {}, {} tokens a "
-      "sequence, best {}</p>\n<h1>{}, on {}</h1>\n<p>{}</p>\n</header>\n",
+      "sequence{}, best {}</p>\n<h1>{}, on {}</h1>\n<p>{}</p>\n</header>\n",
       EscapedText(problem["model"]["name"]), EscapedText(problem["cluster"]["name"]),
       recommended["global_batch"].get<int64_t>(), problem["sequence_length"].get<int64_t>(),
-      EscapedText(report["objective"]), Escape(Capitalised(LayoutWords(layout))), place,
-      LayoutHtml(layout));
+      StackWords(problem["cluster"]), EscapedText(report["objective"]),
+      Escape(Capitalised(LayoutWords(layout))), place, LayoutHtml(layout));
   if (recommended["measured"].is_null()) {
     html += Warning("Nothing here was measured: every figure is a prediction.");
   }

@@ -31,6 +31,7 @@ RunConfig RootOf(const Problem& problem) {
   run.steps = problem.steps;
   run.seed = problem.seed;
   run.data = problem.data;
+  run.stack = problem.cluster.stack.name;
   return run;
 }
 
@@ -58,6 +59,12 @@ PrunedCounts ByRule(const std::map<const Rule*, int64_t>& pruned) {
     if (found == pruned.end() || found->second == 0) continue;
     counts.emplace_back(rule.id, found->second);
   }
+  PrunedCounts of_stack;
+  for (const auto& [rule, count] : pruned) {
+    if (rule->holds == nullptr && count > 0) of_stack.emplace_back(rule->id, count);
+  }
+  std::ranges::sort(of_stack);
+  counts.insert(counts.end(), of_stack.begin(), of_stack.end());
   return counts;
 }
 
@@ -66,6 +73,7 @@ SpaceTree::SpaceTree(const Problem& problem)
       run_(RootOf(problem)),
       values_(rows_.size()),
       narrowings_(rows_.size()),
+      stack_rules_(problem.cluster.stack),
       counts_(rows_.size()) {
   TRIMTAB_ASSERT(rows_.size() <= Choice::kMostRows, "{} rows", rows_.size());
   for (const Narrowing& each : problem.narrowings) {
@@ -155,9 +163,21 @@ SpaceTree::Plans& SpaceTree::PlansHere() {
   const auto [known, is_new] = plans_.try_emplace({bound.kind, layout.pp * layout.vp});
   Plans& here = known->second;
   if (is_new) {
-    ForEachValue(rows_.size() - 1, [&] { here.plans.push_back(run_.layout.recompute[0]); });
+    ForEachValue(rows_.size() - 1, [&] {
+      if (const Rule* broken = stack_rules_.Broken(rows_.size() - 1, run_.layout)) {
+        here.rule = broken;
+        ++here.lacking;
+      } else {
+        here.plans.push_back(run_.layout.recompute[0]);
+      }
+    });
   }
   return here;
+}
+
+void SpaceTree::CountLackingPlans() {
+  const Plans& here = PlansHere();
+  if (here.lacking > 0) pruned_[here.rule] += here.lacking;
 }
 
 int64_t SpaceTree::CountBelow(size_t depth) {

@@ -9,6 +9,7 @@
 #include "cost_model/goodput.h"
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "tools/command.h"
@@ -119,6 +120,7 @@ class EstimateCommand : public Command {
   }
 
   void Declare(FlagSet& flags) override {
+    flags_ = &flags;
     DeclareFor(flags, for_);
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
@@ -128,7 +130,8 @@ class EstimateCommand : public Command {
                   "closed-form: counts operations, in microseconds; dry-run: goes through the real "
                   "step op by op."});
     flags.Text("--stack NAME", stack_,
-               {"software that runs there, e.g. nemo, torchtitan", "A name or a JSON file."});
+               {"software that will train, e.g. megatron-2024, torchtitan",
+                "A name or a JSON file. The default is the run's own."});
     flags.Count("--tokens", tokens_,
                 {"also predict training on this many tokens, e.g. 15T",
                  "Days, GPU hours, price, energy, and the cost of failures and checkpoints."});
@@ -149,8 +152,8 @@ class EstimateCommand : public Command {
       RequireWritable(trace_);
     }
     Cluster cluster = cluster_flags_.Resolve();
-    cluster.stack = LoadSoftwareStack(stack_);
     const RunConfig run = run_flags_.Resolve(cluster);
+    cluster.stack = LoadSoftwareStack(flags_->Given("--stack") ? stack_ : run.stack);
     const Estimate estimate = Predict(run, cluster);
     if (!cluster.caveat.empty()) LogWarning("{}", cluster.caveat);
     if (output.json) {
@@ -206,6 +209,7 @@ class EstimateCommand : public Command {
     return MemoryOfRank(cluster, run.layout.world_size());
   }
 
+  const FlagSet* flags_ = nullptr;
   std::string for_ = "training";
   RunFlags run_flags_;
   ClusterFlags cluster_flags_;

@@ -153,6 +153,10 @@ class SearchCommand : public Command {
     flags.Integer("--steps", problem.steps, 1, kMax32,
                   "steps of the recommended run, for 'trimtab train'");
     proposal_.Declare(flags);
+    flags.Text("--stack NAME", stack_,
+               {"software that will train, e.g. megatron-2024, torchtitan",
+                "A name or a JSON file. Layouts that need options which it does not have are left "
+                "out. Trials run trimtab alone, so that others are only predicted."});
     flags.Group("Space");
     flags.Text("--gpus RANGE", gpus_,
                {"numbers of GPUs to choose among [all of the cluster's]",
@@ -232,6 +236,7 @@ class SearchCommand : public Command {
     Problem& problem = options_.problem;
     SetGlobalBatches();
     ChooseModel();
+    SetStack();
     // What can be refused is refused before the minute that measuring the machine may take.
     problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
     options_.race.objective = ParseObjective(objective_);
@@ -359,9 +364,21 @@ class SearchCommand : public Command {
     if (batches.size() > 1) options_.problem.global_batches = batches;
   }
 
+  /// Trials run our own engine: what another stack would do is predicted, never measured.
+  void SetStack() {
+    software_ = LoadSoftwareStack(stack_);
+    if (software_.name == kOwnStack) return;
+    if (flags_->Given("--prove") && options_.race.prove_count > 0) {
+      throw UsageError(
+          fmt::format("--stack {}: trials run {} alone; expected --prove 0", stack_, kOwnStack));
+    }
+    options_.race.prove_count = 0;
+  }
+
   void SetCluster(Cluster cluster) {
     Problem& problem = options_.problem;
     problem.cluster = std::move(cluster);
+    problem.cluster.stack = software_;
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
     problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
     RequireMemoryOfGpu(problem.memory_per_rank_bytes, problem.cluster);
@@ -399,6 +416,8 @@ class SearchCommand : public Command {
   SearchOptions options_;
   ClusterFlags cluster_flags_;
   std::string for_ = "training";
+  std::string stack_ = kOwnStack;
+  SoftwareStack software_;
   std::string model_;
   ProposalFlags proposal_;
   std::vector<std::string> precisions_ = {"fp32"};

@@ -179,6 +179,9 @@ class TrainCommand : public Command {
     if (steps_ > 0) run.steps = steps_;
     if (schedule_steps_ > 0) run.optimizer.decay_steps = schedule_steps_;
     if (run.steps == 0) run.steps = kDefaultSteps;
+    if (run.stack != kOwnStack) {
+      LogWarning("the run was planned for {}; {} trains it here", run.stack, kOwnStack);
+    }
     return run;
   }
 
