@@ -43,6 +43,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(bool for_serving) {
   commands.push_back(MakeDataBuildCommand());
   commands.push_back(MakeDataInfoCommand());
   commands.push_back(MakeReportCommand());
+  commands.push_back(MakeDashboardCommand());
   commands.push_back(MakeModelsCommand());
   commands.push_back(MakeClustersCommand());
   commands.push_back(MakeDoctorCommand());

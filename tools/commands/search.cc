@@ -17,6 +17,7 @@
 #include "search/walk/walkers.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/dashboard/dashboard.h"
 #include "tools/launcher_flag.h"
 #include "tools/progress.h"
 #include "tools/proposal_flags.h"
@@ -226,6 +227,10 @@ class SearchCommand : public Command {
         "--seed-study FILE", seed_study_,
         {"study of another problem on this machine", "Takes over its prices and measurements."});
     flags.Group("Output");
+    flags.Switch("--dashboard", dashboard_,
+                 {"serve a live page of the search on 127.0.0.1",
+                  "Logs its address. It ends with the search; 'trimtab dashboard' shows the study "
+                  "again."});
     flags.Text("--report FOLDER", report_, "write report.json and REPORT.html here");
     flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
     flags.ShortList({"--for", "--model", "--cluster", "--gbs", "--seq", "--require", "--prove",
@@ -259,6 +264,11 @@ class SearchCommand : public Command {
 
     CatchStopSignals();
     if (launcher_.plan()) return PrintPlan(output);
+    std::optional<Dashboard> dashboard;
+    if (dashboard_) {
+      dashboard.emplace(options_.study_path, /*port=*/0);
+      LogInfo("dashboard: {}", dashboard->url());
+    }
     SearchProgress events(output, problem.cluster.caveat);
     std::optional<SearchResult> found;
     try {
@@ -433,6 +443,7 @@ class SearchCommand : public Command {
   std::vector<std::string> allowed_;
   std::vector<std::string> forbidden_;
   bool only_space_ = false;
+  bool dashboard_ = false;
   int64_t top_ = 10;
 };
 
