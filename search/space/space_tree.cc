@@ -9,6 +9,17 @@
 
 namespace trimtab {
 
+namespace {
+
+/// Depth below the first of `rows` called `name`, which there is.
+size_t DepthBelow(const std::vector<SpaceRow>& rows, std::string_view name) {
+  const auto found = std::ranges::find(rows, name, &SpaceRow::name);
+  TRIMTAB_ASSERT(found != rows.end(), "no row is called {}", name);
+  return static_cast<size_t>(found - rows.begin()) + 1;
+}
+
+}  // namespace
+
 std::string ValueInWords(const SpaceRow& row, const RunConfig& run) {
   const std::string_view name = row.name;
   if (name == "ranks") return std::to_string(run.layout.world_size());
@@ -78,7 +89,7 @@ SpaceTree::SpaceTree(const Problem& problem)
     const SpaceRow& row = rows_[i];
     if (row.readers == Readers::kLast) apart_ = i + 1;
     unread_below_.push_back(row.readers == Readers::kNone ? i + 1
-                            : row.last_reader != nullptr  ? DepthBelow(row.last_reader)
+                            : row.last_reader != nullptr  ? DepthBelow(rows_, row.last_reader)
                                                           : rows_.size());
   }
   for (const SpaceRow& row : rows_) {
@@ -140,13 +151,6 @@ std::vector<std::vector<std::string>> SpaceTree::ValuesByRow() {
   Bind({});
   CollectValues(0, values);
   return values;
-}
-
-size_t SpaceTree::DepthBelow(const char* name) const {
-  const auto is_row = [&](const SpaceRow& row) { return std::string_view(row.name) == name; };
-  const auto found = std::find_if(rows_.begin(), rows_.end(), is_row);
-  TRIMTAB_ASSERT(found != rows_.end(), "no row is called {}", name);
-  return static_cast<size_t>(found - rows_.begin()) + 1;
 }
 
 SpaceTree::Plans& SpaceTree::PlansHere() {

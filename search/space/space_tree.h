@@ -42,8 +42,6 @@ class SpaceTree {
   explicit SpaceTree(const Problem& problem);
 
   size_t depth() const { return rows_.size(); }
-  /// Depth below the first row called `name`, which there is.
-  size_t DepthBelow(const char* name) const;
 
   /// What is bound, and the run that it makes.
   const Choice& choice() const { return choice_; }
