@@ -2,10 +2,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/base/error.h"
+#include "engine/base/name_table.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
 namespace {
+
+constexpr std::array<Named<Trust>, 3> kTrustNames = {{{Trust::kModelled, "modelled"},
+                                                      {Trust::kCalibrated, "calibrated"},
+                                                      {Trust::kMeasured, "measured"}}};
 
 /// Keys that model FLOPs count for a token: of the full square all T, though a causal layer sees
 /// half of them; through a window of W, likewise twice what it sees in the mean, 2 W - W^2 / T.
@@ -18,16 +24,12 @@ double KeysCounted(int64_t window, int64_t sequence_length) {
 
 }  // namespace
 
-std::string_view Name(Trust trust) {
-  switch (trust) {
-    case Trust::kModelled:
-      return "modelled";
-    case Trust::kCalibrated:
-      return "calibrated";
-    case Trust::kMeasured:
-      return "measured";
-  }
-  return "";
+std::string_view Name(Trust trust) { return NameIn(kTrustNames, trust); }
+
+Trust ParseTrust(std::string_view name) {
+  if (const auto trust = FindNamed(kTrustNames, name)) return *trust;
+  throw InputError(
+      fmt::format("\"{}\" is no trust; expected modelled, calibrated or measured", name));
 }
 
 double WeightFlops(const RunConfig& run) {

@@ -20,6 +20,8 @@ struct Cluster;
 enum class Trust { kModelled, kCalibrated, kMeasured };
 /// "modelled", "calibrated", "measured".
 std::string_view Name(Trust trust);
+/// Returns the inverse of Name. Throws InputError for any other name.
+Trust ParseTrust(std::string_view name);
 
 /// Seconds of one step by what they are spent on; they add up to the step time.
 struct Breakdown {

@@ -15,6 +15,7 @@
 #include "engine/base/log.h"
 #include "engine/config/rules.h"
 #include "engine/data/open_token_source.h"
+#include "engine/data/sample_prefetcher.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/train/trainer.h"
 #include "profiler/other_work.h"
@@ -98,7 +99,7 @@ class Visitor::Loop {
   Loop(const RunConfig& run, const MeasureOptions& options, const TokenSource& source, Rank& rank)
       : run_(run),
         options_(options),
-        source_(source),
+        samples_(source, run.sequence_length + 1, kMicroBatchesAhead * run.layout.micro_batch),
         rank_(rank),
         power_(OpenPower(rank)),
         trainer_(run, rank.parallel(), rank.device()),
@@ -161,7 +162,9 @@ class Visitor::Loop {
   double TimedStep() {
     rank_.Barrier();
     const Clock::time_point start = Clock::now();
-    const StepResult result = trainer_.Step(source_, step_++);
+    const Trainer::SampleRange next = trainer_.SamplesOf(step_ + 1);
+    samples_.Expect(next.first, next.count);
+    const StepResult result = trainer_.Step(samples_, step_++);
     rank_.device().Synchronize();
     rank_.Barrier();
     const double seconds = SecondsSince(start);
@@ -250,7 +253,7 @@ class Visitor::Loop {
 
   const RunConfig& run_;
   const MeasureOptions& options_;
-  const TokenSource& source_;
+  SamplePrefetcher samples_;
   Rank& rank_;
   std::unique_ptr<PowerSampler> power_;  // nullptr: not known
   Trainer trainer_;

@@ -16,6 +16,7 @@
 #include "engine/config/run_config.h"
 #include "engine/data/token_source.h"
 #include "engine/device/memory.h"
+#include "engine/infer/load_report.h"
 #include "engine/train/ranks.h"
 #include "profiler/stragglers.h"
 
@@ -83,6 +84,7 @@ struct Measurement {
   std::optional<MeasuredPower> power;  // where the devices tell
   std::vector<StepBlock> blocks;       // all counted steps, with the machine's speed around them;
                                        // none in results of older versions
+  std::optional<LoadReport> service;   // of a visit that served: then a step is an output token
   std::vector<Straggler> stragglers;   // that kept the others waiting: the times are not to be
                                        // believed
 };

@@ -67,7 +67,7 @@ std::string WhyNotNumeric(const Measurement& measurement) {
 
 nlohmann::json ToJson(const Measurement& measurement) {
   const Measurement& m = measurement;
-  return {
+  nlohmann::json json = {
       {"step_time_s", m.step_time_s},
       {"step_time_mad_s", m.step_time_mad_s},
       {"steps_measured", m.steps_measured},
@@ -85,6 +85,8 @@ nlohmann::json ToJson(const Measurement& measurement) {
       {"blocks", BlocksToJson(m.blocks)},
       {"stragglers", StragglersToJson(m.stragglers)},
   };
+  if (m.service) json["service"] = ToJson(*m.service);
+  return json;
 }
 
 Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& where) {
@@ -121,6 +123,9 @@ Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& w
         m.blocks.push_back({block.at(0).get<double>(), block.at(1).get<double>(),
                             block.size() > 2 ? block.at(2).get<double>() : 0});
       }
+    }
+    if (json.contains("service")) {
+      m.service = LoadReportFromJson(json.at("service"), where + ": service");
     }
     for (const nlohmann::json& each : json.value("stragglers", nlohmann::json::array())) {
       const nlohmann::json& gpu = each.at("gpu");

@@ -48,7 +48,7 @@ size_t IndexIn(std::vector<T>& values, const T& value) {
   return values.size() - 1;
 }
 
-RaceSpeed Summarise(std::vector<double> speeds) {
+RaceSpeed SpeedOf(std::vector<double> speeds) {
   std::sort(speeds.begin(), speeds.end());
   return {.median = Median(speeds), .low = speeds.front(), .high = speeds.back()};
 }
@@ -342,8 +342,8 @@ void RaceFit::SummariseSpeed(const std::vector<Reading>& readings) {
       all.push_back(std::exp(-slowness));
     }
   }
-  for (auto& [round, speeds] : of_round) speed_of_round_[round] = Summarise(std::move(speeds));
-  speed_ = Summarise(std::move(all));
+  for (auto& [round, speeds] : of_round) speed_of_round_[round] = SpeedOf(std::move(speeds));
+  speed_ = SpeedOf(std::move(all));
 }
 
 RaceFit::Estimate RaceFit::StepTime(size_t entrant) const {

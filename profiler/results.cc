@@ -18,6 +18,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
+#include "engine/base/name_table.h"
 #include "engine/base/units.h"
 #include "profiler/leave.h"
 
@@ -28,7 +29,7 @@ constexpr int kSchemaVersion = 1;
 constexpr int64_t kMaxFileBytes = kGiB;
 constexpr double kSharedLockWaitSeconds = 5;
 
-constexpr std::array<std::pair<TrialState, std::string_view>, 10> kStateNames = {{
+constexpr std::array<Named<TrialState>, 10> kStateNames = {{
     {TrialState::kDone, "done"},
     {TrialState::kOutOfMemory, "out_of_memory"},
     {TrialState::kNumeric, "numeric"},
@@ -80,17 +81,10 @@ std::optional<TrialResult> FromLine(std::string_view text) {
 
 }  // namespace
 
-std::string Name(TrialState state) {
-  for (const auto& [value, name] : kStateNames) {
-    if (value == state) return std::string(name);
-  }
-  TRIMTAB_ASSERT(false, "trial state {}", static_cast<int>(state));
-}
+std::string Name(TrialState state) { return std::string(NameIn(kStateNames, state)); }
 
 TrialState ParseTrialState(const std::string& name) {
-  for (const auto& [value, known] : kStateNames) {
-    if (known == name) return value;
-  }
+  if (const auto state = FindNamed(kStateNames, name)) return *state;
   throw InputError(fmt::format("\"{}\" is not the state of a trial", name));
 }
 

@@ -45,18 +45,6 @@ std::string WhyUnstarted(const TrialRequest& request, int64_t log_offset) {
   return FirstComplaint(LogHead(request.log_path, log_offset));
 }
 
-std::vector<std::string> Arguments(const TrialRequest& request, const std::string& config_path) {
-  return {"--config",          config_path,
-          "--result",          request.results_path,
-          "--steps",           std::to_string(request.measure.steps),
-          "--warmup",          std::to_string(request.measure.warmup),
-          "--max-steps",       std::to_string(request.measure.max_steps),
-          "--min-seconds",     fmt::format("{}", request.measure.min_seconds),
-          "--stable-mad",      fmt::format("{}", request.measure.stable_mad),
-          "--breakdown-visit", std::to_string(request.measure.breakdown_visit),
-          "--max-seconds",     fmt::format("{}", request.measure.max_seconds)};
-}
-
 /// How often a launcher that does not start what it is given is tried, by why.
 constexpr int kTriesRefused = 4;  // most refusals stay what they are
 constexpr int kTriesBusy = 40;    // jobs end, and nodes come back, within a quarter of an hour
@@ -124,28 +112,44 @@ LaunchRequest WorkerLaunch(const WorkerOptions& options, const TrialRequest& req
   // Of this process, not of whatever will read it.
   const std::string program = std::filesystem::canonical(options.program, error).string();
   if (error) throw EnvironmentError(fmt::format("{}: {}", options.program, error.message()));
+  const TrialJob& job = request.job;
   LaunchRequest launch = {.name = request.attempt,
                           .study = request.study,
-                          .ranks = request.run.layout.world_size(),
+                          .ranks = job.ranks,
                           .ranks_per_node = request.ranks_per_node,
-                          .gpus = request.run.device != "cpu",
+                          .gpus = job.gpus,
                           .program = program,
                           .arguments = options.arguments,
                           .log_path = request.log_path};
-  for (std::string& argument : Arguments(request, config_path)) {
-    launch.arguments.push_back(std::move(argument));
-  }
+  if (launch.arguments.empty()) launch.arguments = {job.command};
+  const std::vector<std::string> own = {"--config", config_path, "--result", request.results_path};
+  launch.arguments.insert(launch.arguments.end(), own.begin(), own.end());
+  launch.arguments.insert(launch.arguments.end(), job.options.begin(), job.options.end());
   return launch;
+}
+
+TrialJob TrainingJob(const RunConfig& run, const MeasureOptions& measure, std::string key) {
+  const auto text = [](auto value) { return fmt::format("{}", value); };
+  return {
+      .key = std::move(key),
+      .command = "profile",
+      .config = ToJson(run).dump(2) + "\n",
+      .options = {"--steps", text(measure.steps), "--warmup", text(measure.warmup), "--max-steps",
+                  text(measure.max_steps), "--min-seconds", text(measure.min_seconds),
+                  "--stable-mad", text(measure.stable_mad), "--breakdown-visit",
+                  text(measure.breakdown_visit), "--max-seconds", text(measure.max_seconds)},
+      .ranks = run.layout.world_size(),
+      .gpus = run.device != "cpu"};
 }
 
 ProcessTrialRunner::Worker& ProcessTrialRunner::Start(const TrialRequest& request) {
   const std::string config_path = request.results_path + ".run.json";
   const LaunchRequest launch = WorkerLaunch(options_, request, config_path);
   AtomicFile config(config_path);
-  config.Append(ToJson(request.run).dump(2) + "\n");
+  config.Append(request.job.config);
   config.Commit();
   workers_.push_back(std::unique_ptr<Worker>(new Worker{
-      request.key, request.memory_bytes + kProcessBytes, options_.launcher->Submit(launch)}));
+      request.job.key, request.memory_bytes + kProcessBytes, options_.launcher->Submit(launch)}));
   return *workers_.back();
 }
 
@@ -196,7 +200,7 @@ TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
 TrialOutcome ProcessTrialRunner::Try(const TrialRequest& request,
                                      const std::function<bool()>& cancelled, int& most_tries) {
   const auto parked = std::find_if(workers_.begin(), workers_.end(),
-                                   [&](const auto& each) { return each->key == request.key; });
+                                   [&](const auto& each) { return each->key == request.job.key; });
   if (parked != workers_.end() && (*parked)->run->Poll() == LaunchedRun::State::kEnded) {
     workers_.erase(parked);
     return Try(request, cancelled, most_tries);
@@ -209,7 +213,7 @@ TrialOutcome ProcessTrialRunner::Try(const TrialRequest& request,
   if (outcome.state == TrialState::kDone) {
     MakeRoom();
   } else {
-    Release(request.key);
+    Release(request.job.key);
   }
   return outcome;
 }

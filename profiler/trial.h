@@ -1,14 +1,13 @@
 // Trials: visits to a configuration in processes of its own, watched, limited and classified.
 //
 // What a launcher (launch/launcher.h) starts is `trimtab profile --config RUN.json --result FILE
-// --steps N ...`. It reads "visit ID" on its stdin, measures, appends a line to FILE (results.h),
-// and waits for the next: parked, it keeps its memory and uses no core. At the end of its stdin it
-// leaves. A crash or an out-of-memory costs that visit and nothing else; a killed driver takes its
-// children with it.
+// --steps N ...`, or `trimtab bench` likewise (worker.h). It reads "visit ID" on its stdin,
+// measures, appends a line to FILE (results.h), and waits for the next: parked, it keeps its memory
+// and uses no core. At the end of its stdin it leaves. A crash or an out-of-memory costs that visit
+// and nothing else; a killed driver takes its children with it.
 #pragma once
 
 #include <functional>
-#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,10 +20,21 @@
 
 namespace trimtab {
 
+/// What a visit runs: a command of this program that measures whenever it is told (worker.h).
+struct TrialJob {
+  std::string key;                   // names the configuration: visits of one key share a worker
+  std::string command = "profile";   // of this program
+  std::string config;                // text of the file that its --config names
+  std::vector<std::string> options;  // others
+  int64_t ranks = 1;
+  bool gpus = false;  // each rank has one
+};
+/// Training steps of `run`, measured by `measure`.
+TrialJob TrainingJob(const RunConfig& run, const MeasureOptions& measure, std::string key);
+
 /// What to measure and where the result goes.
 struct TrialRequest {
-  RunConfig run;
-  std::string key;             // names the configuration: visits of one key may share a worker
+  TrialJob job;
   std::string attempt;         // names the visit; unique in `results_path`
   std::string results_path;    // the worker appends here
   std::string log_path;        // the worker's stdout and stderr are appended here
@@ -32,7 +42,6 @@ struct TrialRequest {
   int64_t ranks_per_node = 1;  // at most
   double time_limit_s = 0;     // killed after it ran for this long; 0 = no limit
   int64_t memory_bytes = 0;    // that its ranks are expected to hold while parked, all together
-  MeasureOptions measure;
   /// Polled while the visit waits for nodes, or for another try of its launcher: once true it is
   /// given up. May be empty.
   std::function<bool()> give_up_waiting{};
@@ -67,8 +76,8 @@ class TrialRunner {
 
 /// How ProcessTrialRunner starts its workers.
 struct WorkerOptions {
-  std::string program = "/proc/self/exe";            // the `trimtab` binary
-  std::vector<std::string> arguments = {"profile"};  // before the worker's own
+  std::string program = "/proc/self/exe";   // the `trimtab` binary
+  std::vector<std::string> arguments = {};  // before the worker's own; none: its command
   std::shared_ptr<Launcher> launcher = MakeLauncher("inproc", {});
   int64_t parked_bytes = 0;  // workers park while they hold no more than this together
   double first_retry_s = 1;  // pause before a start that failed is tried again; it grows
@@ -110,16 +119,5 @@ class ProcessTrialRunner : public TrialRunner {
   WorkerOptions options_;
   std::vector<std::unique_ptr<Worker>> workers_;  // the last visited one last
 };
-
-/// The worker's side of `trimtab profile --result`: for each "visit ID" that `commands` says,
-/// measures `run` and appends a line; returns what it appended last, or nothing. Of the ranks that
-/// are processes, rank 0 reads and writes. Out of memory and failures are written as results, not
-/// thrown, and end it; the caller exits with WorkerExitCode. Throws StorageError if a line cannot
-/// be written, InputError for a command it does not know.
-std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions& options,
-                                     const std::string& results_path, std::istream& commands);
-
-/// 0 done or never asked, 4 out of memory, 1 otherwise.
-int WorkerExitCode(const std::optional<TrialResult>& result);
 
 }  // namespace trimtab

@@ -1,3 +1,5 @@
+#include "profiler/worker.h"
+
 #include <cmath>
 #include <exception>
 #include <istream>
@@ -9,88 +11,11 @@
 #include "engine/config/rules.h"
 #include "engine/data/open_token_source.h"
 #include "engine/train/numeric_error.h"
-#include "profiler/leave.h"
-#include "profiler/trial.h"
 
 namespace trimtab {
 namespace {
 
 constexpr std::string_view kVisit = "visit ";
-
-/// The process that reads commands and writes results: the only one, or rank 0 of those that mpirun
-/// started. The others learn from it when to visit.
-class Clerk {
- public:
-  Clerk(const std::string& results_path, std::istream& commands) : commands_(commands) {
-    if (LaunchedRank() != 0) return;
-    results_.emplace(results_path);
-    leave_.emplace(results_path);
-  }
-
-  /// Waits for the next command. False when there is none any more.
-  bool NextVisit() {
-    if (!results_) return true;
-    std::string line;
-    if (!std::getline(commands_, line)) return false;
-    if (!line.starts_with(kVisit)) {
-      throw InputError(fmt::format("stdin: \"{}\": expected \"visit ID\"", line));
-    }
-    attempt_ = line.substr(kVisit.size());
-    leave_->SetVisiting(true);
-    return true;
-  }
-
-  /// The ranks have met: the visit begins.
-  void NoteStart() {
-    if (results_) results_->AppendStart(attempt_);
-    started_ = true;
-  }
-  /// False while whatever fails is no fault of the configuration's.
-  bool started() const { return started_; }
-
-  void Write(TrialResult result) {
-    result.attempt = attempt_;
-    if (results_) {
-      results_->Append(result);
-      leave_->SetVisiting(false);
-    }
-    last_ = std::move(result);
-  }
-
-  const std::optional<TrialResult>& last() const { return last_; }
-
- private:
-  std::istream& commands_;
-  std::optional<ResultsFile> results_;
-  std::optional<LeaveWatch> leave_;  // beside `results_`
-  std::string attempt_;
-  bool started_ = false;  // any visit
-  std::optional<TrialResult> last_;
-};
-
-void VisitWhenTold(const RunConfig& run, const MeasureOptions& options, Clerk& clerk) {
-  const RunConfig whole = WithLength(run);
-  RequireLegal(whole);
-  const std::unique_ptr<TokenSource> source = OpenTokenSource(whole);
-  RunRanks(whole, [&](Rank& rank) {
-    if (rank.speaks()) clerk.NoteStart();
-    Visitor visitor(whole, options, *source, rank);
-    bool again = true;  // the first command has been read
-    while (again) {
-      Measurement measurement = visitor.Visit();
-      if (rank.speaks()) {
-        const std::string fault = WhyNotNumeric(measurement);
-        if (fault.empty()) {
-          clerk.Write({.state = TrialState::kDone, .measurement = std::move(measurement)});
-        } else {
-          clerk.Write({.state = TrialState::kNumeric, .message = fault});
-        }
-      }
-      again = rank.AwaitFirst([&clerk] { return clerk.NextVisit() ? 1 : 0; }) != 0;
-      if (again && rank.speaks()) clerk.NoteStart();
-    }
-  });
-}
 
 /// What the exception that is being handled says of the configuration. Before the ranks have met
 /// (no GPU, no MPI, no data) every other configuration would fail alike, unless a rule forbids it.
@@ -115,12 +40,71 @@ TrialResult ResultOfFailure(bool started) {
 
 }  // namespace
 
-std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions& options,
-                                     const std::string& results_path, std::istream& commands) {
-  Clerk clerk(results_path, commands);
+VisitClerk::VisitClerk(const std::string& results_path, std::istream& commands)
+    : commands_(commands) {
+  if (LaunchedRank() != 0) return;
+  results_.emplace(results_path);
+  leave_.emplace(results_path);
+}
+
+bool VisitClerk::NextVisit() {
+  if (!results_) return true;
+  std::string line;
+  if (!std::getline(commands_, line)) return false;
+  if (!line.starts_with(kVisit)) {
+    throw InputError(fmt::format("stdin: \"{}\": expected \"visit ID\"", line));
+  }
+  attempt_ = line.substr(kVisit.size());
+  leave_->SetVisiting(true);
+  return true;
+}
+
+void VisitClerk::NoteStart() {
+  if (results_) results_->AppendStart(attempt_);
+  started_ = true;
+}
+
+void VisitClerk::Write(TrialResult result) {
+  result.attempt = attempt_;
+  if (results_) {
+    results_->Append(result);
+    leave_->SetVisiting(false);
+  }
+  last_ = std::move(result);
+}
+
+Visits TrainingVisits(const RunConfig& run, const MeasureOptions& options) {
+  return [run, options](VisitClerk& clerk) {
+    const RunConfig whole = WithLength(run);
+    RequireLegal(whole);
+    const std::unique_ptr<TokenSource> source = OpenTokenSource(whole);
+    RunRanks(whole, [&](Rank& rank) {
+      if (rank.speaks()) clerk.NoteStart();
+      Visitor visitor(whole, options, *source, rank);
+      bool again = true;  // the first command has been read
+      while (again) {
+        Measurement measurement = visitor.Visit();
+        if (rank.speaks()) {
+          const std::string fault = WhyNotNumeric(measurement);
+          if (fault.empty()) {
+            clerk.Write({.state = TrialState::kDone, .measurement = std::move(measurement)});
+          } else {
+            clerk.Write({.state = TrialState::kNumeric, .message = fault});
+          }
+        }
+        again = rank.AwaitFirst([&clerk] { return clerk.NextVisit() ? 1 : 0; }) != 0;
+        if (again && rank.speaks()) clerk.NoteStart();
+      }
+    });
+  };
+}
+
+std::optional<TrialResult> RunWorker(const std::string& results_path, std::istream& commands,
+                                     const Visits& visits) {
+  VisitClerk clerk(results_path, commands);
   if (!clerk.NextVisit()) return std::nullopt;
   try {
-    VisitWhenTold(run, options, clerk);
+    visits(clerk);
   } catch (const StorageError&) {
     throw;
   } catch (const std::exception&) {

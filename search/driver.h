@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "search/search_events.h"
 #include "search/search_options.h"
 #include "search/search_result.h"
+#include "search/workload/workload.h"
 
 namespace trimtab {
 
@@ -14,14 +14,16 @@ namespace trimtab {
 /// the prices that it began with.
 /// Throws InfeasibleError (nothing fits: lists what pruned everything; or every trial failed),
 /// UsageError, InputError, StorageError as Study::Open does.
-SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, TrialRunner& runner,
+SearchResult RunSearch(Workload& workload, const SearchOptions& options, TrialRunner& runner,
                        SearchEvents& events);
 
-/// With the cost model and child processes of this program. Throws EnvironmentError, before it
+/// Runs trials in child processes of this program. Throws EnvironmentError, before it
 /// touches the study, when trials are asked for that this machine cannot run.
-SearchResult RunSearch(const SearchOptions& options, SearchEvents& events);
+SearchResult RunSearch(Workload& workload, const SearchOptions& options, SearchEvents& events);
 
-/// What the launcher would be asked for the best candidates that a search without trials found.
-std::vector<LaunchPlan> PlanTrials(const SearchOptions& options, const SearchResult& ranked);
+/// Returns what the launcher would be asked for the best candidates that a search without trials
+/// found.
+std::vector<LaunchPlan> PlanTrials(const Workload& workload, const SearchOptions& options,
+                                   const SearchResult& ranked);
 
 }  // namespace trimtab

@@ -21,9 +21,10 @@ bool EndedDisturbed(const CandidateRecord& candidate) {
 
 }  // namespace
 
-Proof::Proof(const SearchOptions& options, Clock::time_point start, Study& study,
-             TrialRunner& runner, SearchEvents& events)
-    : options_(options),
+Proof::Proof(const Workload& workload, const SearchOptions& options, Clock::time_point start,
+             Study& study, TrialRunner& runner, SearchEvents& events)
+    : workload_(workload),
+      options_(options),
       start_(start),
       study_(study),
       runner_(runner),
@@ -66,6 +67,7 @@ std::string Proof::TakeSteps() {
 
 void Proof::Judge() {
   candidates_ = study_.Candidates();
+  workload_.Judge(options_.race.objective, candidates_);
   PruneHopeless();
   race_ = JudgeRace(options_.race, candidates_, references_);
   ApplyRace(race_, seed_, candidates_);
@@ -108,7 +110,8 @@ void Proof::Visit(size_t index, int64_t round) {
   const CandidateRecord& candidate = candidates_[index];
   const Attempt attempt = study_.BeginAttempt(candidate.id, round);
   events_.OnVisitStart(candidate, Progress());
-  TrialRequest request = options_.RequestFor(candidate.run, attempt.token);
+  TrialRequest request = options_.RequestFor(workload_.JobOf(candidate, options_.visit),
+                                             workload_.cluster(), attempt.token);
   request.study = study_.uuid();
   request.time_limit_s *= TimeLimitFactor(candidate);
   request.memory_bytes = candidate.prediction()->peak_mem_bytes * candidate.run.layout.world_size();

@@ -11,9 +11,9 @@
 #include "profiler/quiet_wait.h"
 #include "profiler/trial.h"
 #include "search/race/race.h"
-#include "search/search_events.h"
 #include "search/search_options.h"
 #include "search/study/study.h"
+#include "search/workload/workload.h"
 
 namespace trimtab {
 
@@ -23,8 +23,8 @@ class Proof {
 
   /// Of the candidates in `study`, by a search that began at `start`. Keeps references to all of
   /// these.
-  Proof(const SearchOptions& options, Clock::time_point start, Study& study, TrialRunner& runner,
-        SearchEvents& events);
+  Proof(const Workload& workload, const SearchOptions& options, Clock::time_point start,
+        Study& study, TrialRunner& runner, SearchEvents& events);
 
   /// Takes the steps of the race until it ends. Returns why it stopped before that; empty when it
   /// did not.
@@ -51,6 +51,7 @@ class Proof {
   int64_t Visits() const;
   double elapsed_s() const;
 
+  const Workload& workload_;
   const SearchOptions& options_;
   const Clock::time_point start_;
   Study& study_;

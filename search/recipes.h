@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "search/race/strategy.h"
+#include "search/space/objective.h"
 #include "search/space/predictor.h"
 #include "search/space/space.h"
 

@@ -7,6 +7,7 @@
 #include "cost_model/estimate.h"
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/name_table.h"
 #include "profiler/stats.h"
 
 namespace trimtab {
@@ -22,6 +23,7 @@ double RelativeError(double predicted, double measured) {
 
 /// The key of a candidate without its precision and optimizer state, which tables show apart.
 std::string GroupsOf(const CandidateRecord& candidate) {
+  if (candidate.serving) return candidate.key;
   ParallelConfig layout = candidate.run.layout;
   const std::string whole = ToString(layout);
   // What stands before the layout in the key.
@@ -38,8 +40,7 @@ RankingRow::Figure FigureOf(const CandidateRecord& candidate) {
   if (candidate.measured) {
     const double rate = candidate.measured->tokens_per_s;
     const double factor = std::exp(candidate.measured_half_width);
-    RankingRow::Figure figure = {.tokens_per_s = rate,
-                                 .trust = std::string(Name(Trust::kMeasured))};
+    RankingRow::Figure figure = {.tokens_per_s = rate, .trust = Trust::kMeasured};
     if (factor < kWidestFactor) {
       figure.low = rate / factor;
       figure.high = rate * factor;
@@ -54,24 +55,31 @@ RankingRow::Figure FigureOf(const CandidateRecord& candidate) {
           .trust = prediction.trust};
 }
 
+double StrainOfBest(const Race& race, const std::vector<CandidateRecord>& candidates) {
+  return race.best ? candidates[*race.best].strain : 0;
+}
+
 RankingRow MakeRow(const RaceRules& rules, const Race& race,
                    const std::vector<CandidateRecord>& candidates, size_t index) {
   const CandidateRecord& candidate = candidates[index];
   const Prediction& prediction = *candidate.prediction();
   RankingRow row;
   row.candidate = index;
-  row.layout = ToString(candidate.run.layout);
+  row.layout = candidate.serving ? candidate.key : ToString(candidate.run.layout);
   row.groups = GroupsOf(candidate);
-  row.precision = Name(candidate.run.layout.precision);
-  row.optimizer_state = OptimizerStateName(candidate.run.layout);
+  row.precision = NumericsOf(candidate);
+  if (!candidate.serving) row.optimizer_state = OptimizerStateName(candidate.run.layout);
   row.predicted_tokens_per_s = prediction.tokens_per_s;
   row.predicted_peak_mem_bytes = prediction.peak_mem_bytes;
-  row.prediction_tier = candidate.dry_run ? "dry_run" : "closed_form";
-  row.state = "predicted";
+  row.prediction_tier = candidate.serving   ? "simulation"
+                        : candidate.dry_run ? "dry_run"
+                                            : "closed_form";
+  row.state = RowState::kPredicted;
   row.standing = race.standing[index];
   row.visits = static_cast<int64_t>(candidate.visits.size());
   row.figure = FigureOf(candidate);
-  if (race.entrant[index] && race.contestant[index] && race.best) {
+  const bool compares = candidate.strain == 0 || candidate.strain == StrainOfBest(race, candidates);
+  if (race.entrant[index] && race.contestant[index] && race.best && compares) {
     const RaceFit::Estimate worse = race.MeasuredAgainstBest(rules, candidates, index);
     row.against_best = {.by = std::expm1(worse.log)};
     if (std::exp(worse.half_width) < kWidestFactor) {
@@ -80,10 +88,11 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
     }
   }
   if (row.standing == Standing::kFailed) {
-    row.state = candidate.last_state;
+    row.state = RowState::kFailed;
+    row.failure = candidate.last_state;
   } else if (candidate.measured) {
     const Measurement& measured = *candidate.measured;
-    row.state = "measured";
+    row.state = RowState::kMeasured;
     row.measured_tokens_per_s = measured.tokens_per_s;
     row.measured_peak_mem_bytes = measured.peak_mem_bytes;
     row.step_time_error = RelativeError(prediction.step_time_s, measured.step_time_s);
@@ -93,10 +102,18 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   return row;
 }
 
+constexpr std::array<Named<RowState>, 3> kRowStateNames = {{{RowState::kMeasured, "measured"},
+                                                            {RowState::kPredicted, "predicted"},
+                                                            {RowState::kFailed, "failed"}}};
+
 double ScoreOf(Objective objective, const std::vector<CandidateRecord>& candidates,
                const RankingRow& row) {
-  return Score(objective, candidates[row.candidate].run,
-               row.measured_tokens_per_s.value_or(row.predicted_tokens_per_s),
+  const CandidateRecord& candidate = candidates[row.candidate];
+  const Prediction& predicted = *candidate.prediction();
+  const bool measured = row.state == RowState::kMeasured;
+  return Score(objective, candidate,
+               {measured ? candidate.measured->step_time_s : predicted.step_time_s,
+                row.measured_tokens_per_s.value_or(row.predicted_tokens_per_s)},
                row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes));
 }
 
@@ -113,9 +130,11 @@ void ExplainOrder(const RaceRules& rules, const Race& race,
                   const std::vector<CandidateRecord>& candidates, std::vector<RankingRow>& rows) {
   double least = std::numeric_limits<double>::infinity();
   for (RankingRow& row : rows) {
-    if (row.state != "measured") continue;
+    if (row.state != RowState::kMeasured) continue;
     if (row.figure.tokens_per_s > least) {
-      if (rules.objective != Objective::kThroughput) {
+      if (candidates[row.candidate].strain > 0) {
+        row.why_below = "misses what is required";
+      } else if (rules.objective != Objective::kThroughput) {
         row.why_below = fmt::format("ordered by {}", Name(rules.objective));
       } else if (!race.contestant[row.candidate]) {
         row.why_below = "predicted far behind";
@@ -143,6 +162,10 @@ bool IsDefault(const RunConfig& run, int64_t gpus, const RunConfig& chosen) {
 
 Binding WhatBinds(const Prediction& prediction) {
   Binding binding;
+  if (prediction.service) {
+    binding.text = prediction.service->binds;
+    return binding;
+  }
   for (const auto& [part, seconds] : prediction.breakdown_s) {
     const double share = seconds / prediction.step_time_s;
     if (part == "compute") {
@@ -187,17 +210,22 @@ std::vector<RankingRow> RankAll(const RaceRules& rules, const Race& race,
   return rows;
 }
 
+std::string RankingRow::StateName() const {
+  return failure ? Name(*failure) : std::string(NameIn(kRowStateNames, state));
+}
+
 std::optional<Recommendation> Recommend(Objective objective,
                                         const std::vector<CandidateRecord>& candidates,
                                         const std::vector<RankingRow>& ranking) {
   // The ranking is in this order already: the first row is the choice, if it is one that runs.
   if (ranking.empty()) return std::nullopt;
   const RankingRow& winner = ranking.front();
-  if (winner.state != "measured" && winner.state != "predicted") return std::nullopt;
+  if (winner.state == RowState::kFailed) return std::nullopt;
 
   Recommendation choice;
-  choice.measured = winner.state == "measured";
-  choice.binds = WhatBinds(*candidates[winner.candidate].prediction());
+  choice.measured = winner.state == RowState::kMeasured;
+  const Prediction& prediction = *candidates[winner.candidate].prediction();
+  choice.binds = WhatBinds(prediction);
   if (ranking.size() > 1 && ranking[1].state == winner.state) {
     choice.alternative = 1;
     const double by =
@@ -205,7 +233,7 @@ std::optional<Recommendation> Recommend(Objective objective,
     choice.alternative_cost = ranking[1].against_best.value_or(RankingRow::Worse{.by = by});
   }
   const auto unproved = std::find_if(ranking.begin(), ranking.end(), [](const RankingRow& row) {
-    return row.state == "predicted";
+    return row.state == RowState::kPredicted;
   });
   if (choice.measured && unproved != ranking.end() && candidates[unproved->candidate].corrected) {
     const double gain =
@@ -221,7 +249,7 @@ std::optional<Recommendation> Recommend(Objective objective,
     gpus = std::max(gpus, candidates[row.candidate].run.layout.world_size());
   }
   for (size_t i = 0; i < ranking.size(); ++i) {
-    if (ranking[i].standing == Standing::kFailed ||
+    if (ranking[i].standing == Standing::kFailed || candidates[ranking[i].candidate].serving ||
         !IsDefault(candidates[ranking[i].candidate].run, gpus, chosen)) {
       continue;
     }
@@ -236,7 +264,7 @@ std::vector<NumericsRow> SummarizeNumerics(Objective objective,
                                            const std::vector<RankingRow>& ranking) {
   const auto predicted_score = [&](const RankingRow& row) {
     const CandidateRecord& candidate = predicted[row.candidate];
-    return PredictionKey(objective, candidate.run, *candidate.prediction()).first;
+    return PredictionKey(objective, candidate.run, *candidate.stored_prediction()).first;
   };
   std::vector<NumericsRow> best;
   for (size_t i = 0; i < ranking.size(); ++i) {
@@ -246,7 +274,7 @@ std::vector<NumericsRow> SummarizeNumerics(Objective objective,
     });
     if (seen) continue;
     const RankingRow& winner = ranking.front();
-    const bool measured = row.state == "measured" && winner.state == "measured";
+    const bool measured = row.state == RowState::kMeasured && winner.state == RowState::kMeasured;
     const double cost =
         measured ? ScoreOf(objective, predicted, row) / ScoreOf(objective, predicted, winner)
                  : predicted_score(row) / predicted_score(winner);

@@ -11,6 +11,9 @@
 
 namespace trimtab {
 
+/// What is known of a row: a measured step, a predicted one, or that its trials fail.
+enum class RowState { kMeasured, kPredicted, kFailed };
+
 /// One line of the ranking. Errors are (predicted - measured) / measured, both at the speed of the
 /// machine that the predictions are of.
 struct RankingRow {
@@ -26,7 +29,8 @@ struct RankingRow {
   std::optional<int64_t> measured_peak_mem_bytes;
   std::optional<double> step_time_error;
   std::optional<double> peak_mem_error;
-  std::string state;  // "measured", "predicted", or how its trial failed
+  RowState state = RowState::kPredicted;
+  std::optional<TrialState> failure;  // of a failed one: how its last trial ended
   Standing standing = Standing::kPredicted;
   int64_t visits = 0;
   /// The figure that decides its place: measured where it was visited, else predicted.
@@ -35,7 +39,7 @@ struct RankingRow {
     // Ends of the interval; none where too little is known for it to say anything.
     std::optional<double> low{};
     std::optional<double> high{};
-    std::string trust;  // measured | calibrated | modelled
+    Trust trust = Trust::kModelled;
   } figure;
   /// How much worse its score is than the best one's, by the figures of both: 0.03 = 3 %.
   struct Worse {
@@ -47,6 +51,9 @@ struct RankingRow {
   std::optional<Worse> against_best;  // of those that were visited
   /// Why it is below a measured row with fewer tokens/s; empty where it is not.
   std::string why_below;
+
+  /// "measured", "predicted", or how its trial failed: "out_of_memory".
+  std::string StateName() const;
 };
 
 /// What a step's time goes to.

@@ -2,24 +2,35 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
+#include "engine/infer/serving_json.h"
 #include "profiler/stats.h"
 #include "search/page/report_folder.h"
+#include "search/serving/serving_findings.h"
 
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 8;
+constexpr int kReportSchemaVersion = 9;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
     if (rule_id == rule.id) return rule.description;
   }
+  for (const ServingRule& rule : ServingRules()) {
+    if (rule_id == rule.id) return rule.description;
+  }
+  if (rule_id == kTensorRule)
+    return "Tensor parallelism stays within the GPUs that a fast link joins.";
+  if (rule_id == kLimitsRule) return "A step has at least one row for each sequence.";
+  if (rule_id == kPrefillRule) return "Some replica brings answers on.";
   if (rule_id.starts_with("require-")) return "The run keeps to what --require says.";
+  if (rule_id.starts_with("perplexity")) return "What --require says of the loss of quality.";
   return rule_id == "memory" ? "A rank's predicted peak memory is within the limit." : "";
 }
 
@@ -70,12 +81,30 @@ nlohmann::json WorseJson(const std::optional<RankingRow::Worse>& worse) {
           {"high", worse->low ? nlohmann::json(1 / (1 + *worse->low)) : nullptr}};
 }
 
+/// What a row says of a service beside its figures; null of training.
+nlohmann::json ServiceJson(const SearchResult& result, const CandidateRecord& candidate) {
+  if (!candidate.serving) return nullptr;
+  const ServingConfig& serving = *candidate.serving;
+  const LoadReport& report =
+      candidate.measured ? *candidate.measured->service : candidate.prediction()->service->report;
+  const int64_t gpus = candidate.run.layout.world_size();
+  const ServiceSpeed speed = SpeedOf(report, gpus);
+  return {{"replicas", serving.layout.dp},
+          {"prefill", serving.prefill},
+          {"cache_tokens", serving.cache_blocks * serving.block_size},
+          {"meets_requirements", candidate.strain == 0},
+          {"tokens_per_s_per_gpu", speed.per_gpu},
+          {"tokens_per_s_per_user", speed.per_user},
+          {"price_per_million_tokens",
+           OrNull(PricePerMillionTokens(result.serving->problem.cluster, gpus, report))}};
+}
+
 nlohmann::json RowJson(const SearchResult& result, size_t rank) {
   const RankingRow& row = result.ranking[rank];
   const CandidateRecord& candidate = result.candidates[row.candidate];
   nlohmann::json prediction = ToJson(*candidate.prediction());
   prediction["tier"] = row.prediction_tier;
-  prediction["corrected"] = candidate.corrected;
+  prediction["corrected"] = candidate.corrected.has_value();
   return {
       {"rank", rank + 1},
       {"layout", row.layout},
@@ -83,14 +112,14 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"optimizer_state", row.optimizer_state},
       {"ranks", candidate.run.layout.world_size()},
       {"global_batch", candidate.run.global_batch},
-      {"threads_per_rank", candidate.run.threads_per_rank},
-      {"state", row.state},
+      {"threads_per_rank", std::max<int64_t>(1, candidate.run.threads_per_rank)},
+      {"state", row.StateName()},
       {"message", candidate.last_message},
       {"figure",
        {{"tokens_per_s", row.figure.tokens_per_s},
         {"low", OrNull(row.figure.low)},
         {"high", OrNull(row.figure.high)},
-        {"trust", row.figure.trust}}},
+        {"trust", Name(row.figure.trust)}}},
       {"standing", Name(row.standing)},
       {"visits", row.visits},
       {"against_best", WorseJson(row.against_best)},
@@ -99,6 +128,7 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"measured", MeasuredJson(candidate)},
       {"error",
        {{"step_time", OrNull(row.step_time_error)}, {"peak_mem", OrNull(row.peak_mem_error)}}},
+      {"service", ServiceJson(result, candidate)},
   };
 }
 
@@ -117,7 +147,7 @@ nlohmann::json NumericsJson(const SearchResult& result) {
                     {"best",
                      {{"layout", best.layout},
                       {"global_batch", BatchOf(result, each.row)},
-                      {"state", best.state}}},
+                      {"state", best.StateName()}}},
                     {"extra_cost", each.extra_cost}});
   }
   return rows;
@@ -159,7 +189,7 @@ nlohmann::json FrontJson(const SearchResult& result) {
                     {"layout", row.layout},
                     {"global_batch", BatchOf(result, each.row)},
                     {"tokens_per_s", row.figure.tokens_per_s},
-                    {"trust", row.figure.trust},
+                    {"trust", Name(row.figure.trust)},
                     {"hours", each.hours},
                     {"gpu_hours", each.gpu_hours},
                     {"price", OrNull(each.price)},
@@ -172,11 +202,18 @@ nlohmann::json FrontJson(const SearchResult& result) {
 nlohmann::json RecommendedJson(const SearchResult& result) {
   const Recommendation& choice = result.recommendation;
   nlohmann::json recommended = RowJson(result, choice.row);
-  recommended["run"] = ToJson(result.recommended_candidate().run);
+  if (result.serving) {
+    const ServingResult& serving = *result.serving;
+    recommended["serving"] = ToJson(*result.recommended_candidate().serving);
+    recommended["relaxations"] = serving.relaxations;
+    recommended["perplexity_rise"] = OrNull(serving.perplexity_rise);
+  } else {
+    recommended["run"] = ToJson(result.recommended_candidate().run);
+  }
   recommended["binds"] = {{"what", choice.binds.what},
                           {"share", choice.binds.share},
                           {"compute_share", choice.binds.compute_share},
-                          {"text", choice.binds.text}};
+                          {"text", result.serving ? result.serving->binds : choice.binds.text}};
   const int64_t limit = result.recommended_candidate().run.memory_per_rank_bytes;
   const nlohmann::json& figures =
       recommended["measured"].is_null() ? recommended["predicted"] : recommended["measured"];
@@ -188,7 +225,7 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
     const RankingRow& plain = result.ranking[*choice.plain];
     recommended["default"] = {{"layout", plain.layout},
                               {"tokens_per_s", plain.figure.tokens_per_s},
-                              {"trust", plain.figure.trust},
+                              {"trust", Name(plain.figure.trust)},
                               {"gain", choice.plain_gain}};
   }
   recommended["training"] = nullptr;
@@ -214,6 +251,13 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
                                 {"expected_gain", choice.contender_gain}};
   }
   return recommended;
+}
+
+nlohmann::json FrontierJson(const SearchResult& result) {
+  nlohmann::json rows = nlohmann::json::array();
+  if (!result.serving) return rows;
+  for (const size_t row : result.serving->frontier) rows.push_back(RowJson(result, row));
+  return rows;
 }
 
 nlohmann::json LayoutsJson(const SearchResult& result, Standing standing) {
@@ -351,18 +395,19 @@ nlohmann::json ReportJson(const SearchResult& result) {
   int64_t failed = 0;
   for (size_t i = 0; i < result.ranking.size(); ++i) {
     ranking.push_back(RowJson(result, i));
-    const std::string& state = result.ranking[i].state;
-    if (state == "measured") ++measured;
-    if (state != "measured" && state != "predicted") ++failed;
+    measured += result.ranking[i].state == RowState::kMeasured ? 1 : 0;
+    failed += result.ranking[i].state == RowState::kFailed ? 1 : 0;
   }
   const Accuracy& accuracy = result.accuracy;
+  const HardwareProfile& profile = result.problem.cluster.profile;
   return {
       {"schema_version", kReportSchemaVersion},
+      {"for", result.serving ? "serving" : "training"},
       {"study", result.study_path},
       {"versions",
        std::map<std::string, std::string>(result.versions.begin(), result.versions.end())},
-      {"problem", nlohmann::json::parse(result.problem)},
-      {"profile", {{"name", result.profile_name}, {"measured_on", result.profile_measured_on}}},
+      {"problem", result.serving ? ToJson(result.serving->problem) : ToJson(result.problem)},
+      {"profile", {{"name", profile.name}, {"measured_on", profile.measured_on}}},
       {"objective", Name(result.rules.objective)},
       {"space", SpaceJson(result.space)},
       {"proof",
@@ -383,6 +428,7 @@ nlohmann::json ReportJson(const SearchResult& result) {
       {"explanation", ExplanationJson(result)},
       {"recipes", RecipesJson(result)},
       {"front", FrontJson(result)},
+      {"frontier", FrontierJson(result)},
       {"ranking", ranking},
   };
 }

@@ -1,5 +1,7 @@
 #include "search/search_options.h"
 
+#include <utility>
+
 namespace trimtab {
 
 MeasureOptions SearchOptions::QuickVisit() {
@@ -12,16 +14,15 @@ MeasureOptions SearchOptions::QuickVisit() {
   return visit;
 }
 
-TrialRequest SearchOptions::RequestFor(const RunConfig& run, const std::string& token) const {
+TrialRequest SearchOptions::RequestFor(TrialJob job, const Cluster& cluster,
+                                       const std::string& token) const {
   TrialRequest request;
-  request.run = run;
-  request.key = CandidateKey(run, !problem.global_batches.empty());
+  request.job = std::move(job);
   request.attempt = token;
   request.results_path = study_path + ".results.jsonl";
   request.log_path = study_path + ".log";
-  request.ranks_per_node = problem.cluster.ranks_per_node;
+  request.ranks_per_node = cluster.ranks_per_node;
   request.time_limit_s = trial_time_limit_s;
-  request.measure = visit;
   return request;
 }
 

@@ -12,7 +12,6 @@
 namespace trimtab {
 
 struct SearchOptions {
-  Problem problem;
   int64_t dry_run_count = 32;       // candidates that get a dry run
   RaceRules race;                   // prove_count 0 = predictions only
   int64_t most_visits = 0;          // no further one starts after so many; 0 = no limit
@@ -25,8 +24,8 @@ struct SearchOptions {
   StudyOptions study;
   int threads = 0;  // of the walk over the space; 0 = one for each core
 
-  /// What a runner is asked for a visit of `run`.
-  TrialRequest RequestFor(const RunConfig& run, const std::string& token) const;
+  /// What a runner is asked for a visit on `cluster`.
+  TrialRequest RequestFor(TrialJob job, const Cluster& cluster, const std::string& token) const;
   /// A few steps: what a race repeats as often as it needs.
   static MeasureOptions QuickVisit();
 };

@@ -1,32 +1,31 @@
 #include "search/search_result.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/base/error.h"
 #include "search/race/race_round.h"
+#include "search/serving/serving_findings.h"
+#include "search/serving/serving_workload.h"
 
 namespace trimtab {
 namespace {
 
 [[noreturn]] void ThrowNothingRan(const std::string& path, const std::vector<RankingRow>& ranking,
                                   const std::vector<CandidateRecord>& candidates) {
-  const auto failed = [](const RankingRow& row) {
-    return row.state != "measured" && row.state != "predicted";
-  };
+  const auto failed = [](const RankingRow& row) { return row.state == RowState::kFailed; };
   const auto first = std::find_if(ranking.begin(), ranking.end(), failed);
   if (first == ranking.end()) {
     throw StorageError(fmt::format("{}: a damaged study: its candidates are not there", path));
   }
   throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}: {}",
                                     std::count_if(ranking.begin(), ranking.end(), failed),
-                                    first->layout, first->state,
+                                    first->layout, first->StateName(),
                                     candidates[first->candidate].last_message));
 }
 
 RaceRules RulesOf(const SearchGoal& goal) {
-  return {.objective = ParseObjective(goal.objective),
+  return {.objective = goal.objective,
           .prove_count = goal.prove_count,
           .indifference = goal.indifference,
           .most_rounds = goal.most_rounds};
@@ -53,36 +52,11 @@ std::string WhyOpen(const SearchResult& result, const RaceStep& step,
 /// Tokens that times and prices are of where nobody says.
 constexpr double kTokensUnsaid = 1e9;
 
-/// The cluster of a search, as far as a study knows it.
-Cluster ClusterOf(const Study& study) {
-  const nlohmann::json stored = study.problem().at("cluster");
-  Cluster cluster;
-  cluster.profile = HardwareProfileFromJson(study.profile(), study.path());
-  cluster.device = stored.at("device");
-  cluster.ranks_per_node = stored.at("ranks_per_node");
-  cluster.max_ranks = stored.at("max_ranks");
-  cluster.price_per_gpu_hour = stored.value("price_per_gpu_hour", 0.0);
-  cluster.power_per_gpu_w = stored.value("power_per_gpu_w", 0.0);
-  if (stored.contains("reliability")) {
-    const nlohmann::json& reliability = stored.at("reliability");
-    cluster.reliability = {.gpu_mtbf_hours = reliability.at("gpu_mtbf_hours"),
-                           .restart_s = reliability.at("restart_s"),
-                           .checkpoint_bytes_per_s = reliability.at("checkpoint_bytes_per_s")};
-  }
-  return cluster;
-}
-
-/// Of `predicted`, the candidates before measurements corrected the predictions of some.
-std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResult& result,
-                                            const std::vector<CandidateRecord>& predicted) {
-  const RunConfig& run = result.recommended_candidate().run;
-  Problem problem;  // as far as rows of the space look at it
-  problem.model = run.model;
-  problem.global_batch = run.global_batch;
-  problem.global_batches = study.problem().value("global_batches", std::vector<int64_t>());
-  problem.sequence_length = run.sequence_length;
-  problem.cluster = ClusterOf(study);
-  return Explain(problem, result.rules.objective, predicted, result.recommended().candidate);
+/// The problem of a study, priced as its predictions were.
+Problem ProblemOf(const Study& study) {
+  Problem problem = ProblemFromJson(study.problem(), study.path() + ": problem: $");
+  problem.cluster.profile = HardwareProfileFromJson(study.profile(), study.path());
+  return problem;
 }
 
 std::optional<double> ExtraCost(Objective objective, const CandidateRecord& best,
@@ -96,6 +70,56 @@ std::optional<double> ExtraCost(Objective objective, const CandidateRecord& best
   return score(run, *place.prediction) / score(best.run, *best.closed_form) - 1;
 }
 
+/// What the ranking says about training with it.
+void AddTraining(const Study& study, SearchResult& result) {
+  const Problem& problem = result.problem;
+  result.numerics = SummarizeNumerics(result.rules.objective, result.candidates, result.ranking);
+  result.explanations =
+      Explain(problem, result.rules.objective, result.candidates, result.recommended().candidate);
+  result.tokens = problem.tokens > 0 ? problem.tokens : kTokensUnsaid;
+  result.front =
+      TimeAgainstPrice(result.ranking, result.candidates, result.tokens, problem.cluster);
+  if (problem.tokens > 0) {
+    result.training = TrainingWith(result.ranking, result.recommendation.row, result.candidates,
+                                   result.tokens, problem.cluster);
+    result.unmet =
+        UnmetByTraining(problem.requirements, result.training->hours, result.training->price);
+  }
+  result.recipes = RecipePlacesFromJson(study.recipes(), study.path());
+  for (RecipePlace& each : result.recipes) {
+    each.extra_cost = ExtraCost(result.rules.objective, result.recommended_candidate(), each);
+  }
+}
+
+ServingResult ServingResultOf(const ServingProblem& problem, const Study& study,
+                              const SearchResult& result) {
+  const auto report_of = [](const CandidateRecord& candidate) -> const LoadReport& {
+    return candidate.measured ? *candidate.measured->service
+                              : candidate.prediction()->service->report;
+  };
+  std::vector<ServiceSpeed> speeds;
+  for (const RankingRow& row : result.ranking) {
+    const CandidateRecord& candidate = result.candidates[row.candidate];
+    if (row.standing == Standing::kFailed) break;  // these come last
+    speeds.push_back(SpeedOf(report_of(candidate), candidate.run.layout.world_size()));
+  }
+  const CandidateRecord& best = result.recommended_candidate();
+  const LoadReport& seen = report_of(best);
+  ServingResult serving = {.problem = problem,
+                           .frontier = ServingFrontier(speeds),
+                           .binds = best.prediction()->service->binds,
+                           .relaxations = Relaxations(problem, *best.serving, seen),
+                           .price_per_million = PricePerMillionTokens(
+                               problem.cluster, best.run.layout.world_size(), seen),
+                           .perplexity_rise = {}};
+  if (const auto held_back = study.FindMeasured(kHeldBack)) {
+    serving.binds += fmt::format("; the limit of perplexity leaves out {}, which may do better",
+                                 held_back->get<std::string>());
+  }
+  if (problem.limits_quality()) serving.perplexity_rise = problem.PerplexityRiseOf(*best.serving);
+  return serving;
+}
+
 }  // namespace
 
 std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
@@ -103,23 +127,31 @@ std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
 }
 
 SearchResult ResultFromStudy(const Study& study) {
+  if (!study.enumerated()) {
+    throw InputError(
+        fmt::format("{}: no candidate in it yet: the search has just begun, or was ended too early",
+                    study.path()));
+  }
   SearchResult result;
-  const nlohmann::json profile = study.profile();
   result.study_path = study.path();
-  result.problem = study.problem().dump();
-  result.profile_name = profile.value("name", "");
-  result.profile_measured_on = profile.value("measured_on", "");
+  std::optional<ServingWorkload> service;
+  if (study.workload() == "serving") {
+    service.emplace(study);
+    result.problem.cluster = service->cluster();
+  } else {
+    result.problem = ProblemOf(study);
+  }
   result.versions = study.Versions();
   result.rules = RulesOf(study.goal());
   const Objective objective = result.rules.objective;
   result.candidates = study.Candidates();
+  if (service) service->Judge(objective, result.candidates);
   result.rounds = study.Rounds();
   result.space = Summarize(study.Pruned(), result.candidates, study.gap());
   const bool any = std::any_of(result.candidates.begin(), result.candidates.end(),
                                [](const auto& each) { return each.pruned_by.empty(); });
   if (!any) ThrowInfeasible(result.space, result.candidates);
 
-  const std::vector<CandidateRecord> predicted = result.candidates;
   result.race = JudgeRace(result.rules, result.candidates, ReferencesOf(study));
   ApplyRace(result.race, study.seed(), result.candidates);
   if (result.rules.prove_count > 0 || result.race.best) {
@@ -143,21 +175,10 @@ SearchResult ResultFromStudy(const Study& study) {
     ThrowNothingRan(study.path(), result.ranking, result.candidates);
   }
   result.recommendation = *choice;
-  result.numerics = SummarizeNumerics(objective, predicted, result.ranking);
-  result.explanations = ExplainRecommended(study, result, predicted);
-  const nlohmann::json asked = study.problem();
-  result.tokens = asked.value("tokens", kTokensUnsaid);
-  const Cluster cluster = ClusterOf(study);
-  result.front = TimeAgainstPrice(result.ranking, result.candidates, result.tokens, cluster);
-  if (asked.contains("tokens")) {
-    result.training = TrainingWith(result.ranking, result.recommendation.row, result.candidates,
-                                   result.tokens, cluster);
-    result.unmet = UnmetByTraining(asked.value("requirements", std::vector<std::string>()),
-                                   result.training->hours, result.training->price);
-  }
-  result.recipes = RecipePlacesFromJson(study.recipes(), study.path());
-  for (RecipePlace& each : result.recipes) {
-    each.extra_cost = ExtraCost(objective, predicted[result.recommended().candidate], each);
+  if (service) {
+    result.serving = ServingResultOf(service->problem(), study, result);
+  } else {
+    AddTraining(study, result);
   }
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;

@@ -5,15 +5,26 @@
 #include <utility>
 #include <vector>
 
-#include "search/enumeration.h"
 #include "search/front.h"
 #include "search/race/race.h"
 #include "search/recipes.h"
 #include "search/recommend.h"
+#include "search/serving/serving_problem.h"
 #include "search/study/study.h"
 #include "search/walk/alternatives.h"
+#include "search/workload/space_summary.h"
 
 namespace trimtab {
+
+/// What a search for serving says beyond its ranking.
+struct ServingResult {
+  ServingProblem problem;
+  std::vector<size_t> frontier;  // rows of the ranking: see ServingFrontier
+  std::string binds;             // what keeps the recommended one from being better, in a sentence
+  std::vector<std::string> relaxations;     // of requirements that it does not meet
+  std::optional<double> price_per_million;  // output tokens; where the price of a GPU hour is known
+  std::optional<double> perplexity_rise;    // where a requirement limits it
+};
 
 struct SearchResult {
   std::string study_path;
@@ -31,10 +42,10 @@ struct SearchResult {
   std::vector<std::string> unmet;         // requirements that it does not meet: phrases
   std::vector<Explanation> explanations;  // of the choices of the recommended layout
   std::vector<RecipePlace> recipes;       // what frameworks publish, as predicted here
+  std::optional<ServingResult> serving;  // of a search for serving; then the members about training
+                                         // and `problem`, but for its cluster, are empty
   Accuracy accuracy;
-  std::string problem;       // JSON text, as ToJson(const Problem&)
-  std::string profile_name;  // of the hardware profile that priced the predictions
-  std::string profile_measured_on;
+  Problem problem;                                            // priced as the predictions were
   std::vector<std::pair<std::string, std::string>> versions;  // component, version
   bool partial = false;        // the race is open: a budget, a stop request or the rounds ended it
   std::string partial_reason;  // one line; empty when whole
@@ -45,8 +56,8 @@ struct SearchResult {
   }
 };
 
-/// The result as the study has it, without running anything. Throws InfeasibleError when the study
-/// holds no candidate that runs.
+/// Returns the result as the study has it, without running anything. Throws InputError while no
+/// candidate is stored, InfeasibleError when none of them runs.
 SearchResult ResultFromStudy(const Study& study);
 
 /// What a step of the reference probe took, by mode, when the study's profile was measured.

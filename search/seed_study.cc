@@ -5,15 +5,14 @@
 #include "engine/base/error.h"
 #include "search/race/correct.h"
 #include "search/search_result.h"
+#include "search/serving/serving_workload.h"
 #include "search/study/study.h"
 
 namespace trimtab {
 
 void SeedStudy::RequireSameMachine(const Cluster& here) const {
-  Problem problem;
-  problem.cluster = here;
-  const nlohmann::json mine = ToJson(problem).at("cluster");
-  const nlohmann::json its = nlohmann::json::parse(cluster);
+  const nlohmann::json mine = ToJson(here);
+  const nlohmann::json its = ToJson(cluster);
   for (const char* key :
        {"device", "name", "nodes", "ranks_per_node", "max_ranks", "cores", "memory_bytes"}) {
     if (its.at(key) == mine.at(key)) continue;
@@ -28,13 +27,23 @@ void SeedStudy::RequireSameMachine(const Cluster& here) const {
   }
 }
 
-SeedStudy LoadSeedStudy(const std::string& path) {
+SeedStudy LoadSeedStudy(const std::string& path, const std::string& workload) {
   const std::unique_ptr<Study> study = Study::OpenExisting(path);
+  if (study->workload() != workload) {
+    throw InputError(fmt::format("{}: a study of a search for {}, not for {}", path,
+                                 study->workload(), workload));
+  }
   SeedStudy seed;
   seed.path = path;
   seed.profile = HardwareProfileFromJson(study->profile(), path);
-  seed.cluster = study->problem().at("cluster").dump();
   std::vector<CandidateRecord> candidates = study->Candidates();
+  if (workload == "serving") {
+    const ServingWorkload service(*study);
+    seed.cluster = service.cluster();
+    service.Judge(service.problem().objective, candidates);
+  } else {
+    seed.cluster = ProblemFromJson(study->problem(), path + ": problem: $").cluster;
+  }
   const Race race = JudgeRace({}, candidates, ReferencesOf(*study));
   ApplyRace(race, study->seed(), candidates);
   seed.residuals = ResidualsOf(candidates);

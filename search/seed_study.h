@@ -13,13 +13,14 @@ struct SeedStudy {
   std::string path;
   HardwareProfile profile;            // the prices its predictions were made with
   std::vector<Residual> residuals{};  // how far off they were
-  std::string cluster;                // JSON, as in its problem
+  Cluster cluster;                    // of its problem
 
   /// Throws InputError where the study is of another machine than `cluster`.
   void RequireSameMachine(const Cluster& cluster) const;
 };
 
-/// Reads the study at `path`. Throws InputError (no such file), StorageError (damaged, or in use).
-SeedStudy LoadSeedStudy(const std::string& path);
+/// Reads the study at `path`, of a search for `workload`. Throws InputError (no such file, a search
+/// for another workload), StorageError (damaged).
+SeedStudy LoadSeedStudy(const std::string& path, const std::string& workload = "training");
 
 }  // namespace trimtab

@@ -44,6 +44,7 @@ std::unique_ptr<Command> MakeQuantizeCommand();
 std::unique_ptr<Command> MakeDataBuildCommand();
 std::unique_ptr<Command> MakeDataInfoCommand();
 std::unique_ptr<Command> MakeReportCommand();
+std::unique_ptr<Command> MakeDashboardCommand();
 std::unique_ptr<Command> MakeModelsCommand();
 std::unique_ptr<Command> MakeClustersCommand();
 std::unique_ptr<Command> MakeDoctorCommand();

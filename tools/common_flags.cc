@@ -39,11 +39,15 @@ void RequireNotInLayout(const std::string& layout, const std::vector<std::string
 }
 
 void ClusterFlags::Declare(FlagSet& flags) {
-  flags.Text("--cluster", cluster, "'local', NODESxGPUSxKIND such as 8xh200, or a cluster JSON");
+  flags.Group("Problem");
+  flags.Text("--cluster CLUSTER", cluster,
+             {"machines, e.g. 8xh200 or 16x8xh100",
+              "NODESxGPUSxKIND (see 'trimtab clusters'), a JSON file, or 'local': this machine."});
   flags.Text(
-      "--profile", profile,
-      "hardware profile of the cluster (see 'trimtab calibrate'), or 'generic'; if left out, "
-      "'local' takes this machine's own once 'search' or 'calibrate' has measured it");
+      "--profile FILE", profile,
+      {"hardware profile that prices the cluster, or 'generic'",
+       "'trimtab calibrate' writes one. Without it, 'local' takes the profile that 'search' or "
+       "'calibrate' measured on this machine."});
 }
 
 Cluster ClusterFlags::Resolve() const {
@@ -78,28 +82,30 @@ Cluster ClusterFlags::ResolveForRunning() const {
 
 void RunFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
-  flags.Text("--config", config,
-             "RUN.json, or the report.json of a search, for its recommended run");
-  flags.Text("--model", model,
-             "preset (see 'trimtab models'), model JSON file, or Hugging Face config.json or its "
-             "folder; instead of --config");
+  flags.Group("Problem");
+  flags.Text(
+      "--config FILE", config,
+      {"run to take: RUN.json or a search's report.json", "Of a report, its recommended run."});
+  flags.Text("--model MODEL", model,
+             {"preset, model JSON or Hugging Face folder",
+              "'trimtab models' lists the presets. A config.json will do. Instead of --config."});
   flags.Integer("--gbs", global_batch, 1, kMax32, "global batch, in sequences");
   flags.Integer("--seq", sequence_length, 1, kMax32, "sequence length, in tokens");
-  flags.Text(
-      "--layout", layout,
-      "tp=2,mbs=4,recompute=full,...; the keys are below, those left out take their defaults");
+  flags.Text("--layout KEY=V,...", layout,
+             {"how the run is split: tp=2,mbs=4,recompute=full,...",
+              "The keys are below. Those left out take their defaults."});
   flags.AfterHelp([] { return "Keys of --layout:\n" + DescribeLayoutKeys(); });
-  flags.Text("--precision", precision, "fp32, tf32, bf16, fp16 or fp8; if left out, as in the run");
-  flags.Text("--optimizer-state", optimizer_state,
-             "full, reduced, minimal or MASTER/MOMENTS/GRADS; if left out, as in the run");
-  flags.Text("--data", data,
-             "dataset PREFIX (see 'trimtab data build'); if left out, synthetic tokens");
+  flags.Text("--precision NAME", precision, "fp32, tf32, bf16, fp16 or fp8 [as in the run]");
+  flags.Text("--optimizer-state NAME", optimizer_state,
+             "full, reduced, minimal or MASTER/MOMENTS/GRADS [as in the run]");
+  flags.Text("--data PREFIX", data,
+             {"dataset to read [synthetic tokens]", "'trimtab data build' writes one."});
   flags.Bytes("--memory-per-rank", memory_per_rank_bytes, "memory limit of each rank, e.g. 8GiB");
   flags.Integer("--threads", threads_per_rank, 0, 1024,
-                "threads per rank; if left out, an equal share of the cores");
+                "threads of each rank [an equal share of the cores]");
   flags.Integer("--seed", seed, 0, std::numeric_limits<int64_t>::max(),
                 "seed of the weights and the shuffling");
-  flags.Positive("--lr", learning_rate, 1e3, "peak learning rate; if left out, as in the run");
+  flags.Positive("--lr", learning_rate, 1e3, "peak learning rate [as in the run]");
 }
 
 RunConfig RunFlags::FromParts(const Cluster& cluster) const {

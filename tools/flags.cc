@@ -1,6 +1,7 @@
 #include "tools/flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -22,10 +23,15 @@ bool ParseNumber(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// The help line with the default that a user gets by leaving the flag out. An empty text and a
-/// zero stand for something else, which the help explains.
-std::string WithDefault(const std::string& help, const std::string& value) {
-  return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
+/// `value` as help shows it where the flag is left out. An empty text and a zero stand for
+/// something else, which the help explains.
+std::string ShownDefault(std::string value) { return value == "0" ? "" : std::move(value); }
+
+/// "--seq" of "--seq N" and of "-s,--seq N".
+std::string NameIn(const std::string& flag) {
+  const std::string spelled = flag.substr(0, flag.find(' '));
+  const size_t dashes = spelled.find("--");
+  return dashes == std::string::npos ? spelled : spelled.substr(dashes);
 }
 
 /// "trimtab data info" of the command `info`.
@@ -53,134 +59,177 @@ double ParseCount(const std::string& text, const std::string& flag) {
 
 }  // namespace
 
-void FlagSet::Remember(const std::string& flag, CLI::Option* option, FlagNeed need) {
-  if (need == FlagNeed::kRequired) option->description(option->get_description() + " (required)");
-  declared_.push_back({flag, option, need});
+FlagSet::Declared& FlagSet::Remember(const std::string& flag, CLI::Option* option,
+                                     const FlagHelp& help, std::string_view value_word,
+                                     const std::string& shown) {
+  const size_t blank = flag.find(' ');
+  const std::string word = blank == std::string::npos ? std::string(value_word)  //
+                                                      : flag.substr(blank + 1);
+  std::string name = flag.substr(0, blank);
+  if (const size_t comma = name.find(','); comma != std::string::npos) name.insert(comma + 1, " ");
+  if (!word.empty()) name += " " + word;
+  declared_.push_back({.name = NameIn(flag),
+                       .option = option,
+                       .text = {.name = std::move(name),
+                                .group = group_,
+                                .brief = help.brief,
+                                .more = help.more,
+                                .shown_default = ShownDefault(shown)}});
+  return declared_.back();
 }
 
-void FlagSet::Text(const std::string& flag, std::string& value, const std::string& help,
+FlagSet::Declared& FlagSet::AddText(const std::string& flag,
+                                    std::function<void(const std::string&)> set,
+                                    const FlagHelp& help, std::string_view value_word,
+                                    const std::string& shown) {
+  CLI::Option* option = app_.add_option_function<std::string>(NameIn(flag), std::move(set));
+  return Remember(flag, option, help, value_word, shown);
+}
+
+void FlagSet::Text(const std::string& flag, std::string& value, const FlagHelp& help,
                    FlagNeed need) {
-  Remember(flag, app_.add_option(flag, value, WithDefault(help, value)), need);
+  Declared& declared =
+      Remember(flag, app_.add_option(NameIn(flag), value), help, "TEXT", /*shown=*/value);
+  declared.text.required = need == FlagNeed::kRequired;
 }
 
-void FlagSet::Texts(const std::string& flag, std::vector<std::string>& values,
-                    const std::string& help, FlagNeed need) {
-  Remember(flag, app_.add_option(flag, values, help), need);
+void FlagSet::Texts(const std::string& flag, std::vector<std::string>& values, const FlagHelp& help,
+                    FlagNeed need) {
+  Declared& declared = Remember(flag, app_.add_option(NameIn(flag), values), help, "TEXT ...");
+  declared.text.required = need == FlagNeed::kRequired;
 }
 
 void FlagSet::List(const std::string& flag, std::vector<std::string>& values,
-                   const std::string& help) {
-  const auto set = [&values, flag](const std::string& text) {
+                   const FlagHelp& help) {
+  const auto set = [&values, name = NameIn(flag)](const std::string& text) {
     values = Split(text, ',');
     if (std::find(values.begin(), values.end(), "") != values.end()) {
       throw UsageError(
-          fmt::format("{}: expected values separated by commas, got '{}'", flag, text));
+          fmt::format("{}: expected values separated by commas, got '{}'", name, text));
     }
   };
-  const std::string shown = WithDefault(help, fmt::format("{}", fmt::join(values, ",")));
-  Remember(flag, app_.add_option_function<std::string>(flag, set, shown)->type_name("A,B,..."),
-           FlagNeed::kOptional);
+  AddText(flag, set, help, "A,B,...", fmt::format("{}", fmt::join(values, ",")));
 }
 
 void FlagSet::Integer(const std::string& flag, int64_t& value, int64_t min, int64_t max,
-                      const std::string& help, FlagNeed need) {
-  const auto set = [&value, flag, min, max](const std::string& text) {
+                      const FlagHelp& help, FlagNeed need) {
+  const auto set = [&value, name = NameIn(flag), min, max](const std::string& text) {
     int64_t number = 0;
     if (!ParseNumber(text, number) || number < min || number > max) {
       throw UsageError(
-          fmt::format("{}: '{}' is not a whole number from {} to {}", flag, text, min, max));
+          fmt::format("{}: '{}' is not a whole number from {} to {}", name, text, min, max));
     }
     value = number;
   };
-  const std::string shown = WithDefault(help, fmt::format("{}", value));
-  Remember(flag, app_.add_option_function<std::string>(flag, set, shown)->type_name("N"), need);
+  AddText(flag, set, help, "N", fmt::format("{}", value)).text.required =
+      need == FlagNeed::kRequired;
 }
 
 void FlagSet::Number(const std::string& flag, double& value, double min, double max,
-                     const std::string& help) {
+                     const FlagHelp& help) {
   AddNumber(flag, value, help, fmt::format("a number from {} to {}", min, max),
             [min, max](double number) { return number >= min && number <= max; });
 }
 
-void FlagSet::Positive(const std::string& flag, double& value, double max,
-                       const std::string& help) {
+void FlagSet::Positive(const std::string& flag, double& value, double max, const FlagHelp& help) {
   AddNumber(flag, value, help, fmt::format("a number above 0, up to {}", max),
             [max](double number) { return number > 0 && number <= max; });
 }
 
-void FlagSet::AddNumber(const std::string& flag, double& value, const std::string& help,
+void FlagSet::AddNumber(const std::string& flag, double& value, const FlagHelp& help,
                         const std::string& expected, const std::function<bool(double)>& is_valid) {
-  const auto set = [&value, flag, expected, is_valid](const std::string& text) {
+  const auto set = [&value, name = NameIn(flag), expected, is_valid](const std::string& text) {
     double number = 0;
     if (!ParseNumber(text, number) || !is_valid(number)) {
-      throw UsageError(fmt::format("{}: '{}' is not {}", flag, text, expected));
+      throw UsageError(fmt::format("{}: '{}' is not {}", name, text, expected));
     }
     value = number;
   };
-  const std::string shown = WithDefault(help, fmt::format("{}", value));
-  Remember(flag, app_.add_option_function<std::string>(flag, set, shown)->type_name("X"),
-           FlagNeed::kOptional);
+  AddText(flag, set, help, "X", fmt::format("{}", value));
 }
 
-void FlagSet::Count(const std::string& flag, double& value, const std::string& help) {
-  const auto set = [&value, flag](const std::string& text) { value = ParseCount(text, flag); };
-  Remember(flag, app_.add_option_function<std::string>(flag, set, help)->type_name("COUNT"),
-           FlagNeed::kOptional);
+void FlagSet::Count(const std::string& flag, double& value, const FlagHelp& help) {
+  const auto set = [&value, name = NameIn(flag)](const std::string& text) {
+    value = ParseCount(text, name);
+  };
+  AddText(flag, set, help, "COUNT");
 }
 
-void FlagSet::Bytes(const std::string& flag, int64_t& value, const std::string& help) {
-  const auto set = [&value, flag](const std::string& text) { value = ParseBytes(text, flag); };
-  Remember(flag, app_.add_option_function<std::string>(flag, set, help)->type_name("SIZE"),
-           FlagNeed::kOptional);
+void FlagSet::Bytes(const std::string& flag, int64_t& value, const FlagHelp& help) {
+  const auto set = [&value, name = NameIn(flag)](const std::string& text) {
+    value = ParseBytes(text, name);
+  };
+  AddText(flag, set, help, "SIZE");
 }
 
 void FlagSet::Choice(const std::string& flag, std::string& value,
-                     const std::vector<std::string>& valid, const std::string& help) {
-  const auto set = [&value, flag, valid](const std::string& text) {
+                     const std::vector<std::string>& valid, const FlagHelp& help) {
+  const auto set = [&value, name = NameIn(flag), valid](const std::string& text) {
     if (std::find(valid.begin(), valid.end(), text) == valid.end()) {
       throw UsageError(
-          fmt::format("{}: unknown value '{}'{}", flag, text, SuggestName(text, valid)));
+          fmt::format("{}: unknown value '{}'{}", name, text, SuggestName(text, valid)));
     }
     value = text;
   };
-  CLI::Option* option = app_.add_option_function<std::string>(flag, set, WithDefault(help, value));
-  option->type_name(fmt::format("{}", fmt::join(valid, "|")));
-  Remember(flag, option, FlagNeed::kOptional);
+  AddText(flag, set, help, "NAME", value).text.choices = valid;
 }
 
-void FlagSet::Switch(const std::string& flag, bool& value, const std::string& help) {
-  const std::string name = flag.substr(flag.find("--"));
-  Remember(name, app_.add_flag(flag, value, help), FlagNeed::kOptional);
+void FlagSet::Switch(const std::string& flag, bool& value, const FlagHelp& help) {
+  Remember(flag, app_.add_flag(flag, value), help, "");
 }
 
-void FlagSet::Positional(const std::string& name, std::string& value, const std::string& help,
+void FlagSet::Positional(const std::string& name, std::string& value, const FlagHelp& help,
                          FlagNeed need) {
-  Remember(name, app_.add_option(name, value, help), need);
+  Declared& declared = Remember(name, app_.add_option(name, value), help, "");
+  declared.text.required = need == FlagNeed::kRequired;
 }
 
-void FlagSet::AfterHelp(std::string (*text)()) {
-  after_help_.push_back(text);
-  app_.footer([texts = after_help_] {
-    std::string all;
-    for (std::string (*each)() : texts) all += (all.empty() ? "" : "\n") + each();
-    return all;
-  });
+void FlagSet::ShortHelpEnds() {
+  if (!short_list_.empty()) return;
+  for (const Declared& each : declared_) short_list_.push_back(each.name);
+}
+
+CommandText FlagSet::Describe() const {
+  CommandText command;
+  command.name = CommandLineOf(app_);
+  command.summary = app_.get_description();
+  for (const Declared& each : declared_) {
+    if (!each.name.starts_with("-")) {
+      command.usage += each.text.required ? each.name + " " : fmt::format("[{}] ", each.name);
+    }
+    command.flags.push_back(each.text);
+  }
+  command.usage += "[FLAGS]";
+  for (const std::string& name : short_list_) {
+    const Declared* declared = Find(name);
+    TRIMTAB_ASSERT(declared != nullptr, "{} lists {}, which it does not declare", command.name,
+                   name);
+    command.short_flags.push_back(static_cast<size_t>(declared - declared_.data()));
+  }
+  for (std::string (*text)() : after_help_) {
+    command.footer += (command.footer.empty() ? "" : "\n") + text();
+  }
+  return command;
+}
+
+const FlagSet::Declared* FlagSet::Find(const std::string& name) const {
+  const auto found = std::ranges::find(declared_, name, &Declared::name);
+  return found == declared_.end() ? nullptr : &*found;
 }
 
 bool FlagSet::Given(const std::string& flag) const { return !FirstGiven({flag}).empty(); }
 
 std::string FlagSet::FirstGiven(const std::vector<std::string>& flags) const {
   for (const std::string& flag : flags) {
-    const auto found = std::find_if(declared_.begin(), declared_.end(),
-                                    [&](const Declared& each) { return each.name == flag; });
-    if (found != declared_.end() && found->option->count() > 0) return flag;
+    const Declared* found = Find(flag);
+    if (found != nullptr && found->option->count() > 0) return flag;
   }
   return "";
 }
 
 void FlagSet::CheckRequired() const {
   for (const Declared& each : declared_) {
-    if (each.need == FlagNeed::kRequired && each.option->count() == 0) {
+    if (each.text.required && each.option->count() == 0) {
       throw UsageError(
           fmt::format("{} is required; see '{} --help'", each.name, CommandLineOf(app_)));
     }

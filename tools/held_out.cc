@@ -56,9 +56,8 @@ double PerplexityOf(const WeightSource& source, WeightFormat weights, DType cach
 }
 
 void HeldOutFlags::Declare(FlagSet& flags, const std::string& help) {
-  flags.Text("--held-out", file, help);
-  flags.Integer("--held-out-tokens", tokens, 2, int64_t{1} << 24,
-                "tokens of --held-out to read at most");
+  flags.Text("--held-out FILE", file, help);
+  flags.Integer("--held-out-tokens", tokens, 2, int64_t{1} << 24, "most tokens of --held-out");
 }
 
 }  // namespace trimtab

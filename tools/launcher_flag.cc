@@ -51,13 +51,14 @@ std::vector<std::string> ArgumentsForRanks() {
 }
 
 void LauncherFlag::Declare(FlagSet& flags) {
-  flags.Choice(kFlag, launcher_, LauncherNames(),
-               "how ranks are started: as threads (inproc), as processes under mpirun on this "
-               "machine (local) or over hosts (mpirun), as a step of Slurm's (slurm); kubernetes "
-               "is only planned");
-  flags.Texts(kOptionsFlag, options_,
-              "KEY=VALUE options for the launcher, such as partition=gpu account=me time=60; they "
-              "are below");
+  flags.Group("Launching");
+  flags.Choice(
+      kFlag, launcher_, LauncherNames(),
+      {"how ranks are started",
+       "inproc: as threads; local: as processes under mpirun on this machine; mpirun: over "
+       "hosts; slurm: as a step of a Slurm job. kubernetes can only be planned."});
+  flags.Texts(std::string(kOptionsFlag) + " KEY=VALUE ...", options_,
+              {"options of the launcher, e.g. partition=gpu time=60", "They are listed below."});
   flags.AfterHelp([] { return "Launchers and their options:\n" + DescribeLauncherOptions(); });
   flags.Switch(kPlanFlag, plan_, "print what the launcher would be sent, and send nothing");
 }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "tools/text/wrap.h"
 
 namespace trimtab {
 namespace {
@@ -38,6 +39,8 @@ void Print(std::string_view text) {
     throw StorageError(fmt::format("cannot write to stdout: {}", reason));
   }
 }
+
+void PrintText(std::string_view text) { Print(WrapColumns(text)); }
 
 void PrintJson(const nlohmann::json& json, bool one_line) {
   Print(json.dump(one_line ? -1 : 2, ' ', /*ensure_ascii=*/false,

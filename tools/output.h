@@ -22,6 +22,9 @@ void SilenceStdout();
 /// Writes to stdout and flushes. Throws StorageError when it cannot (a full disk).
 void Print(std::string_view text);
 
+/// Prints text for people: wraps lines that are wider than kMostColumns.
+void PrintText(std::string_view text);
+
 /// One JSON object: indented, or with `one_line` as a line of a stream.
 void PrintJson(const nlohmann::json& json, bool one_line = false);
 

@@ -23,15 +23,14 @@ double FlopsOf(const Cluster& cluster, double days, double mfu) {
 }  // namespace
 
 void ProposalFlags::Declare(FlagSet& flags) {
-  flags.Count(
-      "--params", parameters,
-      "propose a model of about so many parameters, e.g. 7B, with batch, steps and learning "
-      "rate; instead of --model");
-  flags.Positive(
-      "--days", days, 1e5,
-      "propose a model that the cluster's GPUs train in so many days; instead of --model");
-  flags.Number("--mfu", mfu, 0.01, 1, "share of the GPUs' peak in 16 bits that --days counts on");
-  flags.Integer("--vocab", vocab_size, 2, 10'000'000, "vocabulary of a proposed model");
+  flags.Group("Problem");
+  flags.Count("--params", parameters,
+              {"propose a model of about this many parameters, e.g. 7B",
+               "Also proposes batch, steps and learning rate. Instead of --model."});
+  flags.Positive("--days", days, 1e5,
+                 {"propose a model that the GPUs train in this many days", "Instead of --model."});
+  flags.Number("--mfu", mfu, 0.01, 1, "share of the GPUs' 16-bit peak that --days assumes");
+  flags.Integer("--vocab", vocab_size, 2, 10'000'000, "vocabulary size of a proposed model");
 }
 
 ModelProposal ProposalFlags::Propose(const Cluster& cluster, double tokens,

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <map>
 #include <new>
-#include <sstream>
 #include <thread>
 
 #include "engine/base/error.h"
@@ -44,6 +43,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(bool for_serving) {
   commands.push_back(MakeDataBuildCommand());
   commands.push_back(MakeDataInfoCommand());
   commands.push_back(MakeReportCommand());
+  commands.push_back(MakeDashboardCommand());
   commands.push_back(MakeModelsCommand());
   commands.push_back(MakeClustersCommand());
   commands.push_back(MakeDoctorCommand());
@@ -51,12 +51,14 @@ std::vector<std::unique_ptr<Command>> MakeCommands(bool for_serving) {
 }
 
 void DeclareOutputFlags(FlagSet& flags, OutputOptions& output) {
+  flags.ShortHelpEnds();
+  flags.Group("Output");
   flags.Switch("--json", output.json, "print JSON instead of tables");
   flags.Switch("-v,--verbose", output.verbose, "log more");
-  flags.Switch("-q,--quiet", output.quiet, "log only warnings and errors, and show no progress");
-  flags.Text("--log-file", output.log_file, "also write the log to this file");
-  flags.Choice("--color", output.color, {"auto", "always", "never"},
-               "when to use colours; auto: on a terminal");
+  flags.Switch("-q,--quiet", output.quiet, "log only warnings and errors, show no progress");
+  flags.Text("--log-file FILE", output.log_file, "also write the log to this file");
+  flags.Choice("--color WHEN", output.color, {"auto", "always", "never"},
+               {"when to use colours", "auto: on a terminal, unless NO_COLOR is set."});
 }
 
 /// The command line as a tree of CLI11 apps. Unknown words are let through and refused by Resolve,
@@ -65,11 +67,11 @@ class CommandTree {
  public:
   explicit CommandTree(bool for_serving)
       : commands_(MakeCommands(for_serving)),
-        root_(
-            "Finds the fastest way to train or serve a language model on your machines, and does "
-            "it.") {
+        root_("find the fastest way to train or serve a language model, and do it") {
     root_.name("trimtab");
     root_.allow_extras();
+    root_.set_help_flag("-h");
+    root_.set_help_all_flag("--help");
     // Later words that name commands are files, prompts, or wrong.
     root_.require_subcommand(0, 1);
     root_.set_version_flag("--version", std::string("trimtab ") + kVersion);
@@ -81,8 +83,7 @@ class CommandTree {
   /// The command that was asked for, its flags set. Throws UsageError.
   Command& Resolve(int argc, const char* const* argv) {
     root_.parse(argc, argv);
-    CLI::App* app = &root_;
-    while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+    const CLI::App* app = &Asked();
     const auto leaf = leaves_.find(app);
     const std::vector<std::string> extras = root_.remaining(/*recurse=*/true);
     if (!extras.empty()) RefuseExtra(*app, extras.front());
@@ -95,16 +96,43 @@ class CommandTree {
   }
 
   const OutputOptions& output() const { return output_; }
-  /// What --help or --version asked for; any other parse failure becomes a UsageError.
-  std::string TextFor(const CLI::ParseError& error) {
+  /// What -h, --help or --version asked for; any other parse failure becomes a UsageError.
+  std::string TextFor(const CLI::ParseError& error) const {
     if (error.get_exit_code() != 0) throw UsageError(InOurWords(error.what()));
-    std::ostringstream out;
-    std::ostringstream ignored;
-    root_.exit(error, out, ignored);
-    return out.str();
+    if (dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
+      return fmt::format("trimtab {}\n", kVersion);
+    }
+    const CommandText text = Describe(Asked());
+    const bool all = dynamic_cast<const CLI::CallForAllHelp*>(&error) != nullptr;
+    return all ? LongHelp(text) : ShortHelp(text);
   }
 
  private:
+  /// The innermost command on the command line.
+  const CLI::App& Asked() const {
+    const CLI::App* app = &root_;
+    while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+    return *app;
+  }
+
+  CommandText Describe(const CLI::App& app) const {
+    if (const auto leaf = leaves_.find(&app); leaf != leaves_.end()) {
+      return leaf->second.flags->Describe();
+    }
+    const auto group = group_flags_.find(&app);
+    CommandText text =
+        group == group_flags_.end() ? root_flags_->Describe() : group->second->Describe();
+    text.usage = "COMMAND [FLAGS]";
+    if (&app == &root_) {
+      text.flags.push_back(
+          {.name = "--version", .group = "Output", .brief = "print the program's version"});
+    }
+    for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
+      text.commands.push_back({.name = each->get_name(), .summary = each->get_description()});
+    }
+    return text;
+  }
+
   /// What the library says of a flag.
   static std::string InOurWords(const std::string& text) {
     const std::string flag = text.substr(0, text.find(':'));
@@ -136,10 +164,11 @@ class CommandTree {
       const std::string group = name.substr(0, blank);
       CLI::App*& app = groups_[group];
       if (app == nullptr) {
-        app = root_.add_subcommand(group, "build and inspect datasets: data build, data info");
+        app = root_.add_subcommand(group, "build and inspect datasets");
         app->allow_extras();
         app->require_subcommand(0, 1);
-        DeclareOutputFlags(*group_flags_.emplace_back(std::make_unique<FlagSet>(*app)), output_);
+        auto& flags = group_flags_.emplace(app, std::make_unique<FlagSet>(*app)).first->second;
+        DeclareOutputFlags(*flags, output_);
       }
       parent = app;
     }
@@ -172,7 +201,7 @@ class CommandTree {
   CLI::App root_;
   std::unique_ptr<FlagSet> root_flags_;
   std::map<std::string, CLI::App*> groups_;  // first words of two-word commands
-  std::vector<std::unique_ptr<FlagSet>> group_flags_;
+  std::map<const CLI::App*, std::unique_ptr<FlagSet>> group_flags_;
   std::map<const CLI::App*, Leaf> leaves_;
 };
 

@@ -28,58 +28,63 @@ constexpr char kStored[] = "stored";  // of --weights: as the source has them
 }  // namespace
 
 void SourceFlags::Declare(FlagSet& flags) {
-  flags.Text("--load", load_,
-             "folder of a checkpoint of 'trimtab train', or of what 'trimtab quantize' wrote");
-  flags.Text("--load-hf", load_hf_,
-             "Hugging Face folder (config.json and safetensors files), instead of --load");
+  flags.Group("Model");
+  flags.Text("--load FOLDER", load_,
+             {"checkpoint whose weights to use", "Of 'trimtab train' or of 'trimtab quantize'."});
+  flags.Text("--load-hf FOLDER", load_hf_,
+             {"Hugging Face folder whose weights to use",
+              "With config.json and safetensors files. Instead of --load."});
   flags.Text(
-      "--tokenizer", tokenizer_,
-      "'byte', tokenizer.json, tokenizer.model or a folder with one; if left out, that in the "
-      "folder, or of the dataset which the checkpoint was trained on");
+      "--tokenizer FILE", tokenizer_,
+      {"tokenizer, or 'byte' [the model's own]",
+       "A tokenizer.json, a tokenizer.model or a folder with one. The default is the "
+       "tokenizer in the model's folder, or else that of the dataset which the checkpoint was "
+       "trained on."});
 }
 
 void ServingFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
-  flags.Text(
-      "--config", config_file_,
-      "report.json of a search for serving, or a configuration as in it: serves as it says; "
-      "of a RUN.json, or the report of a search for training, takes only the device, and its "
-      "model must be that of the weights");
   source_.Declare(flags);
-  flags.Text("--layout", layout_,
-             "tp=2,pp=2,...: how the model is split over ranks; dp=2: two replicas");
+  flags.Group("Engine");
+  flags.Text("--config FILE", config_file_,
+             {"serving configuration or report.json to run",
+              "From a training RUN.json, or the report of a training search, only the device is "
+              "used; its model must be that of the weights."});
+  flags.Text("--layout KEY=V,...", layout_,
+             {"how the model is split over ranks: tp=2,pp=2,...", "dp=2 makes two replicas."});
   flags.Integer("--prefill", config_.prefill, 0, kMax32,
-                "replicas that compute prompts alone and hand them over to the others; 0: all do "
-                "both");
+                {"replicas that only compute prompts",
+                 "The others decode what these hand over. With 0, all do both."});
   flags.Choice("--device", device_, {"cpu", "cuda"}, "device to compute on");
   flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
-                "worker threads of a cpu rank; 0 = this machine's cores, shared out");
+                "threads of each cpu rank [an equal share of the cores]");
   flags.Bytes("--memory-per-rank", config_.memory_per_rank_bytes,
-              "refuse to take more memory than this, e.g. 8GiB");
+              "memory limit of each rank, e.g. 8GiB");
   std::vector<std::string> weights = WeightNames();
   weights.emplace_back(kStored);
-  flags.Choice("--weights", weights_, weights,
-               "what to store the weights of products in; stored: as they are in the folder");
-  flags.Choice("--cache", cache_, CacheNames(), "what to store keys and values in");
+  flags.Choice("--weights FORMAT", weights_, weights,
+               {"format of the weights of GEMMs", "stored: as they are in the folder."});
+  flags.Choice("--cache FORMAT", cache_, CacheNames(), "format of the KV cache");
   flags.Integer("--cache-tokens", cache_tokens_, 0, kMax32,
-                "tokens that the cache holds; 0 = as many as --sequences of the full length have");
-  flags.Integer("--block-size", config_.block_size, 1, 4096, "tokens in a block of the cache");
-  flags.Integer("--sequences", config_.limits.sequences, 1, 65536, "sequences to work on at once");
+                "tokens that the KV cache holds [--sequences of the full length]");
+  flags.Integer("--block-size", config_.block_size, 1, 4096, "tokens of a block of the KV cache");
+  flags.Integer("--sequences", config_.limits.sequences, 1, 65536,
+                "sequences to decode at the same time");
   flags.Integer("--tokens-per-step", config_.limits.tokens_per_step, 1, kMax32,
-                "most tokens per step; longer prompts are split");
+                {"most tokens of a step", "Longer prompts are split."});
   flags.Integer("--max-length", max_length_, 0, kMax32,
-                "tokens of prompt and answer at most; 0 = the model's maximum");
+                "most tokens of prompt and answer [the model's maximum]");
   flags.Integer("--lookup", config_.lookup_tokens, 0, kMostProposed,
-                "tokens to propose by looking up what stood in the text before; the answer stays "
-                "the same");
+                {"tokens to propose by prompt lookup",
+                 "Looks up what followed the same words earlier in the text. The answer stays the "
+                 "same."});
   flags.Text(
-      "--draft", draft_,
-      "folder of a smaller model of the same vocabulary, as --load or --load-hf take it, that "
-      "proposes tokens; the answer stays the same");
+      "--draft FOLDER", draft_,
+      {"smaller model that proposes tokens",
+       "As --load or --load-hf take it, with the same vocabulary. The answer stays the same."});
   flags.Integer("--draft-tokens", draft_tokens_, 1, kMostProposed,
-                "tokens that the model of --draft proposes per sequence and step");
-  flags.Switch("--no-prefix-cache", no_prefix_cache_,
-               "compute every prompt from its first token on");
+                "tokens that --draft proposes per sequence and step");
+  flags.Switch("--no-prefix-cache", no_prefix_cache_, "compute every prompt from its first token");
 }
 
 std::unique_ptr<WeightSource> SourceFlags::OpenWeights() const {
@@ -243,16 +248,18 @@ void LogAcceptance(const EngineMetrics& metrics) {
 }
 
 void SamplingFlags::Declare(FlagSet& flags) {
+  flags.Group("Sampling");
   flags.Number("--temperature", options.temperature, 0, 100,
-               "divides the logits before a token is drawn; 0 = always the likeliest token");
-  flags.Integer("--top-k", options.top_k, 0, kMax32, "draw among the K likeliest; 0 = all");
+               {"divisor of the logits; 0: take the likeliest token"});
+  flags.Integer("--top-k", options.top_k, 0, kMax32, "draw among the K likeliest tokens; 0: all");
   flags.Number("--top-p", options.top_p, 0, 1,
-               "draw among the likeliest that together have this probability");
+               "draw among the likeliest tokens that together have this probability");
   flags.Number("--min-p", options.min_p, 0, 1,
                "draw among tokens with at least this share of the top token's probability");
   flags.Number("--repetition-penalty", options.repetition_penalty, 0.01, 100,
-               "makes tokens that occurred less likely; 1 = none");
-  flags.Texts("--stop", stops, "end an answer before this text; may be given several times");
+               "make tokens that occurred less likely; 1: no penalty");
+  flags.Texts("--stop TEXT", stops,
+              {"end an answer before this text", "May be given several times."});
 }
 
 void SamplingFlags::RequireSensible() const {

@@ -49,6 +49,7 @@ class ServingFlags {
   std::vector<int32_t> EndTokensOf(const WeightSource& weights) const {
     return source_.EndTokensOf(weights);
   }
+  const std::string& config_file() const { return config_file_; }
   /// The configuration of --config; empty without, or where that says how to train.
   std::optional<ServingConfig> ConfigOfFile() const;
   ServingConfig Config(const WeightSource& weights) const;

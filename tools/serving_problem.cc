@@ -6,7 +6,8 @@
 
 #include "engine/base/error.h"
 #include "engine/infer/serving_json.h"
-#include "tools/serving_rates.h"
+#include "profiler/serving/serving_rates.h"
+#include "tools/machine_profile.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -49,38 +50,50 @@ std::vector<std::string> UsualFormats(const Cluster& cluster) {
   return {"bf16", "fp8"};
 }
 
+/// The file that keeps the rates of this machine; empty where the environment names no folder for
+/// it.
+std::string ServingRatesPath() {
+  const std::string profile = MachineProfilePath();
+  constexpr std::string_view kEnd = ".json";
+  return profile.empty() ? "" : profile.substr(0, profile.size() - kEnd.size()) + "-serving.json";
+}
+
 }  // namespace
 
 void DeclareFor(FlagSet& flags, std::string& value) {
-  flags.Choice(
-      kForFlag, value, {"training", "serving"},
-      "what the model is for; each has its own flags: see --help and --for serving --help");
+  flags.Group("Problem");
+  flags.Choice(kForFlag, value, {"training", "serving"},
+               {"what to plan", "Each has flags of its own: see --for serving --help."});
 }
 
 void ServingProblemFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
   DeclareFor(flags, for_);
-  flags.Text("--model", model_,
-             "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder",
+  flags.Text("--model MODEL", model_,
+             {"preset, model JSON or Hugging Face folder",
+              "'trimtab models' lists the presets. A config.json will do."},
              FlagNeed::kRequired);
   cluster_.Declare(flags);
   workload_.Declare(flags);
-  flags.List("--weights", weights_,
-             "what weights may be stored in: fp32, bf16, fp16, fp8, int8, int4; if left out bf16 "
-             "and fp8 on GPUs, else fp32");
-  flags.List("--cache", caches_,
-             "what keys and values may be stored in: fp32, bf16, fp16, fp8, int8; if left out bf16 "
-             "and fp8 on GPUs, else fp32");
-  flags.Text("--stack", stack_, "engine whose speed on GPUs is taken: trimtab, vllm, ...");
-  flags.Bytes("--memory-per-rank", memory_per_rank_bytes_, "limit of each rank, e.g. 8GiB");
-  flags.Text("--draft", draft_,
-             "smaller model of the same vocabulary, as --model takes it, that may propose tokens; "
-             "with --draft-acceptance");
-  flags.Number("--draft-acceptance", draft_acceptance_, 0, 1,
-               "share of its tokens that are accepted, each given that those before it were: "
-               "'trimtab generate' prints it for texts");
+  flags.Group("Engine");
+  flags.List("--weights FORMAT,...", weights_,
+             {"formats that weights may have [bf16,fp8 on GPUs, else fp32]",
+              "Of fp32, bf16, fp16, fp8, int8, int4."});
+  flags.List("--cache FORMAT,...", caches_,
+             {"formats that the KV cache may have [bf16,fp8 on GPUs, else fp32]",
+              "Of fp32, bf16, fp16, fp8, int8."});
+  flags.Text("--stack NAME", stack_, "engine on the GPUs: trimtab, vllm, ...");
+  flags.Bytes("--memory-per-rank", memory_per_rank_bytes_, "memory limit of each rank, e.g. 8GiB");
+  flags.Text("--draft MODEL", draft_,
+             {"smaller model that may propose tokens; needs --draft-acceptance",
+              "As --model takes it, with the same vocabulary."});
+  flags.Number(
+      "--draft-acceptance", draft_acceptance_, 0, 1,
+      {"acceptance rate of the draft's tokens",
+       "Of each token, given that those before it were accepted. 'trimtab generate' prints "
+       "it for texts."});
   flags.Number("--lookup-acceptance", lookup_acceptance_, 0, 1,
-               "the same of tokens that look-up in the text proposes; if left out, it does not");
+               "acceptance rate of prompt-lookup tokens; lookup is off without it");
 }
 
 void ServingProblemFlags::ResolveSpeculation(ServingProblem& problem) const {
@@ -94,14 +107,21 @@ void ServingProblemFlags::ResolveSpeculation(ServingProblem& problem) const {
   if (flags_->Given("--lookup-acceptance")) problem.lookup_acceptance = lookup_acceptance_;
 }
 
-ServingProblem ServingProblemFlags::Resolve() const {
+void ServingProblemFlags::Check() const {
+  workload_.Load();
+  EngineNamed(stack_);
+}
+
+ServingProblem ServingProblemFlags::Resolve(const SeedStudy* seed) const {
   ServingProblem problem;
   problem.model = LoadModelConfig(model_);
   problem.load = workload_.Load();
   problem.workload = workload_.Describe();
   ResolveSpeculation(problem);
   const ServingEngine& engine = EngineNamed(stack_);
-  problem.cluster = cluster_.Resolve();
+  problem.stack = stack_;
+  problem.cluster =
+      seed != nullptr ? cluster_.ResolvePricedBy(seed->profile, seed->path) : cluster_.Resolve();
   const bool cuda = problem.cluster.device == "cuda";
   const std::vector<std::string> usual = UsualFormats(problem.cluster);
   problem.weights =
@@ -117,11 +137,13 @@ ServingProblem ServingProblemFlags::Resolve() const {
   }
   if (!cuda) {
     const auto kept = std::make_shared<KeptServingRates>(ServingRatesPath());
-    problem.rates = [kept](const ServingConfig& config) { return kept->Of(config); };
+    problem.rates = [kept](const ServingConfig& config, const HardwareProfile&) {
+      return kept->Of(config);
+    };
     return problem;
   }
-  problem.rates = [profile, engine](const ServingConfig& config) {
-    return ServingRatesOf(config, profile, engine);
+  problem.rates = [engine](const ServingConfig& config, const HardwareProfile& priced) {
+    return ServingRatesOf(config, priced, engine);
   };
   return problem;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "search/seed_study.h"
 #include "search/serving/serving_search.h"
 #include "tools/common_flags.h"
 #include "tools/flags.h"
@@ -20,8 +21,11 @@ class ServingProblemFlags {
  public:
   void Declare(FlagSet& flags);
 
-  /// All but what only a search has. Throws UsageError, InputError.
-  ServingProblem Resolve() const;
+  /// Refuses what flags alone can refuse. Throws UsageError, InputError.
+  void Check() const;
+  /// All but what only a search has, priced by `seed` if that is given. Throws UsageError,
+  /// InputError.
+  ServingProblem Resolve(const SeedStudy* seed = nullptr) const;
 
  private:
   /// Who may propose tokens.

@@ -8,7 +8,6 @@
 
 #include "cost_model/hardware/cluster.h"
 #include "engine/base/error.h"
-#include "engine/base/log.h"
 #include "engine/infer/serving_json.h"
 #include "tools/table.h"
 
@@ -20,32 +19,8 @@ constexpr char kTold[] = "--perplexity";
 using Stored = std::pair<WeightFormat, DType>;
 constexpr Stored kOriginal = {WeightFormat::kF32, DType::kF32};
 
-std::string TextOf(const Stored& stored) {
-  return fmt::format("weights={},cache={}", Name(stored.first), CacheName(stored.second));
-}
-
 bool IsIn(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
-}
-
-/// Whether the search may choose a value.
-bool IsAllowed(const ServingProblem& problem, const char* dimension, const std::string& value) {
-  const auto found = problem.allowed.find(dimension);
-  return found == problem.allowed.end() || IsIn(found->second, value);
-}
-
-/// Whether the search may store them so, and this machine's engine can.
-bool IsMeasured(const ServingProblem& problem, const Stored& stored) {
-  if (!IsAllowed(problem, "weights", std::string(Name(stored.first))) ||
-      !IsAllowed(problem, "cache", CacheName(stored.second))) {
-    return false;
-  }
-  try {
-    ReadingConfig(problem.model, stored.first, stored.second, /*threads=*/1);
-    return true;
-  } catch (const InfeasibleError&) {
-    return false;
-  }
 }
 
 }  // namespace
@@ -53,12 +28,11 @@ bool IsMeasured(const ServingProblem& problem, const Stored& stored) {
 void ServingQualityFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
   source_.Declare(flags);
-  held_out_.Declare(flags,
-                    "file of text whose perplexity is measured with the weights of --load or "
-                    "--load-hf, for --require perplexity<1.02x");
-  flags.List(kTold, told_,
-             "known perplexities, relative to the original weights, by weights and cache: "
-             "fp8/fp8=1.004,bf16/bf16=1");
+  flags.Group("Quality");
+  held_out_.Declare(flags, "text whose perplexity is measured, for --require perplexity<1.02x");
+  flags.List(std::string(kTold) + " W/C=X,...", told_,
+             {"known perplexities, relative to the original weights",
+              "By weights and cache: fp8/fp8=1.004,bf16/bf16=1."});
 }
 
 void ServingQualityFlags::Resolve(ServingProblem& problem) {
@@ -94,6 +68,7 @@ void ServingQualityFlags::Resolve(ServingProblem& problem) {
   problem.quality.of =
       fmt::format("{} of {}, with the weights of {}", Counted(std::ssize(text_), "token"),
                   held_out_.file, source_.folder());
+  problem.perplexity = [this](WeightFormat weights, DType cache) { return Rise(weights, cache); };
 }
 
 void ServingQualityFlags::TakeTold(ServingProblem& problem) const {
@@ -119,30 +94,14 @@ void ServingQualityFlags::TakeTold(ServingProblem& problem) const {
 
 double ServingQualityFlags::Perplexity(WeightFormat weights, DType cache) const {
   const auto threads = std::max<int64_t>(1, static_cast<int64_t>(CoresOfThisMachine()));
+  ReadingConfig(weights_->model(), weights, cache, threads);  // throws where it cannot be stored so
   return PerplexityOf(*weights_, weights, cache, threads, text_);
 }
 
-void ServingQualityFlags::Measure(ServingProblem& problem, ServingStudy* study) const {
-  if (weights_ == nullptr) return;
-  double original = 0;  // measured once it is needed
-  for (const WeightFormat weights : problem.weights) {
-    for (const DType cache : problem.caches) {
-      const Stored stored = {weights, cache};
-      if (!IsMeasured(problem, stored)) continue;
-      double& rise = problem.quality.rises[stored];
-      const std::string key = "perplexity " + TextOf(stored);
-      if (stored == kOriginal) {
-        rise = 1;
-      } else if (const auto known = study ? study->FindMeasured(key) : std::nullopt) {
-        rise = known->get<double>();
-      } else {
-        if (original == 0) original = Perplexity(kOriginal.first, kOriginal.second);
-        rise = Perplexity(weights, cache) / original;
-        if (study != nullptr) study->AddMeasured(key, rise);
-      }
-      LogInfo("{}: perplexity {:.5g}x the original's", TextOf(stored), rise);
-    }
-  }
+double ServingQualityFlags::Rise(WeightFormat weights, DType cache) {
+  if (Stored{weights, cache} == kOriginal) return 1;
+  if (original_ == 0) original_ = Perplexity(kOriginal.first, kOriginal.second);
+  return Perplexity(weights, cache) / original_;
 }
 
 }  // namespace trimtab

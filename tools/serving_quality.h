@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "search/serving/serving_space.h"
-#include "search/serving/serving_study.h"
+#include "search/serving/serving_problem.h"
 #include "tools/held_out.h"
 #include "tools/serving_flags.h"
 
@@ -17,19 +16,18 @@ class ServingQualityFlags {
  public:
   void Declare(FlagSet& flags);
 
-  /// Says where the quality of the problem's configurations comes from, and puts in what is told;
-  /// its requirements are known. Throws UsageError where they limit it and nothing says it, or the
-  /// other way round; InputError where weights or text will not do.
+  /// Says where the quality of the problem's configurations comes from, and puts in what is told,
+  /// or how to measure it, which this must outlive; its requirements are known. Throws UsageError
+  /// where they limit it and nothing says it, or the other way round; InputError where weights or
+  /// text will not do.
   void Resolve(ServingProblem& problem);
-  /// Measures what is not told: the perplexity of the text with each of the problem's weights and
-  /// caches that this machine's engine can store. `study` keeps it, and is asked first; null: there
-  /// is none.
-  void Measure(ServingProblem& problem, ServingStudy* study) const;
 
  private:
   /// "int8/fp32=1.004,..." Throws UsageError.
   void TakeTold(ServingProblem& problem) const;
   double Perplexity(WeightFormat weights, DType cache) const;
+  /// Measures the perplexity so stored, in that of the original weights.
+  double Rise(WeightFormat weights, DType cache);
 
   const FlagSet* flags_ = nullptr;
   std::vector<std::string> told_;
@@ -37,6 +35,7 @@ class ServingQualityFlags {
   HeldOutFlags held_out_;
   std::unique_ptr<WeightSource> weights_{};  // where it is measured
   std::vector<int32_t> text_{};
+  double original_ = 0;  // the perplexity of the original weights; measured once it is needed
 };
 
 }  // namespace trimtab

@@ -5,19 +5,17 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/config/text_values.h"
+#include "tools/text/wrap.h"
 
 namespace trimtab {
 namespace {
 
-/// Characters of UTF-8 text: bytes that do not continue one.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
+// Columns of text are not made narrower than this.
+constexpr size_t kNarrowest = 8;
 
 std::string Pad(const std::string& text, size_t width, Align align) {
-  const std::string blanks(width - std::min(width, Width(text)), ' ');
+  const std::string blanks(width - std::min(width, DisplayWidth(text)), ' ');
   return align == Align::kLeft ? text + blanks : blanks + text;
 }
 
@@ -29,36 +27,106 @@ void Table::AddRow(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::ToText(bool bold) const {
-  std::vector<size_t> widths;
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    size_t width = Width(columns_[i].title);
-    for (const auto& row : rows_) width = std::max(width, Width(row[i]));
-    widths.push_back(width);
+std::vector<std::string> Table::TakeUniform(const std::vector<std::string>& titles) {
+  std::vector<std::string> taken;
+  for (const std::string& title : titles) {
+    const auto column = std::ranges::find(columns_, title, &Column::title);
+    if (column == columns_.end() || rows_.size() < 2) continue;
+    const auto i = column - columns_.begin();
+    const auto cell = [i](const auto& row) { return row[static_cast<size_t>(i)]; };
+    const std::string value = cell(rows_.front());
+    if (!std::ranges::all_of(rows_, [&](const auto& row) { return cell(row) == value; })) continue;
+    taken.push_back(title + " " + value);
+    columns_.erase(column);
+    for (auto& row : rows_) row.erase(row.begin() + i);
   }
-  const auto line = [&](const auto& cell) {
-    std::string text;
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      if (i > 0) text += "  ";
-      text += Pad(cell(i), widths[i], columns_[i].align);
+  return taken;
+}
+
+std::vector<size_t> Table::Widths() const {
+  std::vector<size_t> widths;
+  std::vector<size_t> of_cells;  // and of the longest word of the title
+  size_t total = columns_.empty() ? 0 : 2 * (columns_.size() - 1);
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    size_t width = 0;
+    for (const std::string& word : Split(columns_[i].title, ' ')) {
+      width = std::max(width, DisplayWidth(word));
     }
-    while (text.ends_with(' ')) text.pop_back();
-    return text;
+    for (const auto& row : rows_) width = std::max(width, DisplayWidth(row[i]));
+    of_cells.push_back(width);
+    widths.push_back(std::max(width, DisplayWidth(columns_[i].title)));
+    total += widths.back();
+  }
+  for (; total > kMostColumns; --total) {
+    size_t* const widest = WidestToNarrow(of_cells, widths);
+    if (widest == nullptr) break;
+    --*widest;
+  }
+  return widths;
+}
+
+size_t* Table::WidestToNarrow(const std::vector<size_t>& of_cells,
+                              std::vector<size_t>& widths) const {
+  size_t* widest = nullptr;
+  const auto consider = [&](size_t i, bool narrows) {
+    if (narrows && (widest == nullptr || widths[i] > *widest)) widest = &widths[i];
   };
-  const std::string titles = line([&](size_t i) { return columns_[i].title; });
-  std::string text = bold ? "\x1b[1m" + titles + "\x1b[0m\n" : titles + "\n";
-  for (const auto& row : rows_) text += line([&](size_t i) { return row[i]; }) + "\n";
+  for (size_t i = 0; i < widths.size(); ++i) consider(i, widths[i] > of_cells[i]);
+  if (widest != nullptr) return widest;
+  for (size_t i = 0; i < widths.size(); ++i) {
+    consider(i, columns_[i].align == Align::kLeft && widths[i] > kNarrowest);
+  }
+  return widest;
+}
+
+std::string Table::ToText(bool bold) const {
+  const std::vector<size_t> widths = Widths();
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  std::string text;
+  for (const std::string& line : LinesOf(titles, widths, /*at_bottom=*/true)) {
+    text += bold ? "\x1b[1m" + line + "\x1b[0m\n" : line + "\n";
+  }
+  for (const auto& row : rows_) {
+    for (const std::string& line : LinesOf(row, widths, /*at_bottom=*/false)) text += line + "\n";
+  }
   return text;
+}
+
+std::vector<std::string> Table::LinesOf(const std::vector<std::string>& cells,
+                                        const std::vector<size_t>& widths, bool at_bottom) const {
+  std::vector<std::vector<std::string>> parts;
+  size_t height = 1;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    parts.push_back(DisplayWidth(cells[i]) > widths[i] ? WrapWords(cells[i], widths[i])
+                                                       : std::vector{cells[i]});
+    height = std::max(height, parts.back().size());
+  }
+  std::vector<std::string> lines(height);
+  for (size_t row = 0; row < height; ++row) {
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const size_t above = at_bottom ? height - parts[i].size() : 0;
+      const bool filled = row >= above && row - above < parts[i].size();
+      if (i > 0) lines[row] += "  ";
+      lines[row] += Pad(filled ? parts[i][row - above] : "", widths[i], columns_[i].align);
+    }
+    while (lines[row].ends_with(' ')) lines[row].pop_back();
+  }
+  return lines;
 }
 
 std::string KeyValueText(const std::vector<std::pair<std::string, std::string>>& rows) {
   size_t width = 0;
-  for (const auto& row : rows) width = std::max(width, Width(row.first));
+  for (const auto& row : rows) width = std::max(width, DisplayWidth(row.first));
   std::string text;
-  for (const auto& row : rows) {
-    text +=
-        row.second.empty() ? row.first : Pad(row.first, width, Align::kLeft) + "  " + row.second;
-    text += '\n';
+  for (const auto& [name, value] : rows) {
+    std::string beside = value.empty() ? name : Pad(name, width, Align::kLeft) + "  ";
+    const bool fits = width + 2 + DisplayWidth(value) <= kMostColumns;
+    for (const std::string& part :
+         fits ? std::vector{value} : WrapWords(value, kMostColumns - width - 2)) {
+      text += beside + part + "\n";
+      beside = std::string(width + 2, ' ');
+    }
   }
   return text;
 }

@@ -10,18 +10,20 @@ namespace trimtab {
 
 void WorkloadFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
-  flags.Text("--workload", workload_,
-             "INPUT/OUTPUT tokens of a request; each a number, uniform:A-B, exponential:MEAN or "
-             "lognormal:MEDIAN:SIGMA");
-  flags.Text("--trace", trace_,
-             "JSONL of requests instead: {\"at_s\", \"input_tokens\", \"output_tokens\", "
-             "\"shared_tokens\"}");
-  flags.Integer("--requests", requests_, 1, 10'000'000, "how many requests of the workload");
+  flags.Group("Load");
+  flags.Text(
+      "--workload IN/OUT", workload_,
+      {"input/output tokens of a request",
+       "As 1000/500. Each a number, uniform:A-B, exponential:MEAN or lognormal:MEDIAN:SIGMA."});
+  flags.Text("--trace FILE", trace_,
+             {"requests from a JSONL file, instead of --workload",
+              "Each line: {\"at_s\", \"input_tokens\", \"output_tokens\", \"shared_tokens\"}."});
+  flags.Integer("--requests", requests_, 1, 10'000'000, "requests of the workload");
   flags.Integer("--concurrency", concurrency_, 1, 4096,
-                "closed loop: so many clients, each waiting for its answer");
-  flags.Positive("--rate", rate_, 1e6, "open loop: requests a second, as a Poisson process");
+                {"closed loop of this many clients", "Each waits for its answer."});
+  flags.Positive("--rate", rate_, 1e6, {"open loop of requests per second", "A Poisson process."});
   flags.Integer("--shared-prefix", shared_, 0, LengthDistribution::kMaxLength,
-                "tokens that all prompts begin with, as of one system prompt");
+                {"tokens that all prompts begin with", "Such as a system prompt."});
   flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "random seed");
 }
 

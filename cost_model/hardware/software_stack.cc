@@ -30,6 +30,15 @@ std::vector<std::string> StackNames() {
   return names;
 }
 
+std::vector<StackOption> OptionsFromJson(const nlohmann::json& json, const std::string& where) {
+  if (!json.is_object()) throw InputError(fmt::format("{}: expected an object", where));
+  std::vector<StackOption> options;
+  for (const auto& [key, values] : json.items()) {
+    options.push_back({key, StringsFromJson(values, where + "." + key)});
+  }
+  return options;
+}
+
 }  // namespace
 
 std::string_view Name(AttentionKernel kernel) { return KernelNames()[static_cast<size_t>(kernel)]; }
@@ -76,6 +85,9 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   }
   if (const nlohmann::json* platforms = object.Find("platforms")) {
     stack.platforms = StringsFromJson(*platforms, object.Where("platforms"));
+  }
+  if (const nlohmann::json* options = object.Find("options")) {
+    stack.options = OptionsFromJson(*options, object.Where("options"));
   }
   object.Boolean("usual", stack.usual);
   object.Number("year", stack.year, 0, 2100);
@@ -131,6 +143,7 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"keeps_16_bit_gradients", stack.keeps_16_bit_gradients},
                          {"fp8_weights", stack.fp8_weights},
                          {"whole_logits", stack.whole_logits}};
+  for (const StackOption& option : stack.options) json["options"][option.key] = option.values;
   // A number that nobody gave has no source, and is our engine's.
   for (const StackNumber& number : StackNumbers()) {
     const Quantity& quantity = stack.*number.member;

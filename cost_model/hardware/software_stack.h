@@ -23,6 +23,15 @@ enum class AttentionKernel {
 /// "cudnn", "flash2", "unfused".
 std::string_view Name(AttentionKernel kernel);
 
+/// A key of layouts of which a framework does not have all values, and those that it has: as a
+/// layout prints them, or of recompute plans their beginnings.
+struct StackOption {
+  std::string key;
+  std::vector<std::string> values;
+
+  bool operator==(const StackOption&) const = default;
+};
+
 struct SoftwareStack {
   std::string name = "trimtab";
   std::string description = "our own engine";
@@ -30,6 +39,8 @@ struct SoftwareStack {
   std::vector<std::string> frameworks{};
   /// What frameworks are built on: means this stack where no framework that is known is named.
   std::vector<std::string> platforms{};
+  /// What limits the layouts that it runs.
+  std::vector<StackOption> options{};
   bool usual = false;  // of no framework in particular, for those that nobody knows
   double year = 0;     // of the release that the numbers are of, 2024.5 = mid 2024; 0 = no matter
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/mix.h"
 #include "engine/base/units.h"
-#include "engine/data/mix.h"
 
 namespace trimtab {
 namespace {

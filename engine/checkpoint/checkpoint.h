@@ -1,9 +1,9 @@
 // Checkpoints: the state of a training run in a form that no layout shows through.
 //
-// A checkpoint is a folder of checkpoint.json, weights.safetensors, optimizer.safetensors, and the
-// files of the tokenizer, where it is known. The tensors are whole: not sharded, without vocabulary
-// padding, fp32. So any layout can write one and any other can read it. README.md describes the
-// files to the byte.
+// A checkpoint is a folder of checkpoint.json, weights.safetensors, optimizer.safetensors, the
+// checksums of the two, and the files of the tokenizer, where it is known. The tensors are whole:
+// not sharded, without vocabulary padding, fp32. So any layout can write one and any other can read
+// it. README.md describes the files to the byte.
 #pragma once
 
 #include <atomic>
@@ -86,8 +86,9 @@ int64_t StepOfCheckpoint(const std::string& directory);
 CheckpointHeader ReadCheckpointHeader(const std::string& directory);
 
 /// The newest whole checkpoint that saving to `directory` has left: the folder itself, or what a
-/// save that was cut short has beside it. Empty when there is none. Checksums of what is returned
-/// have been verified; throws StorageError when nothing but damaged ones is left.
+/// save that was cut short has beside it. Empty when there is none. Whole: all files are there in
+/// their sizes, and checkpoint.json and the checksums are undamaged; content is checked as it is
+/// read. Throws StorageError when nothing but damaged ones is left.
 std::string NewestCheckpoint(const std::string& directory);
 
 /// Whether `loaded` is the checkpoint at `directory`, or stands beside it and is the newest whole
@@ -120,11 +121,15 @@ class CheckpointWriter {
   /// Safe from several threads for slices that do not overlap.
   void Write(StateKind kind, const TensorSlice& slice);
 
-  int64_t written_elements() const { return written_elements_; }
-  /// Call once, from one thread, after every element of every tensor was written exactly once: by
-  /// this writer or, `elsewhere` of them, by those that joined and have finished. One that joined
-  /// only hands over what it has written.
-  void Finish(int64_t elsewhere = 0);
+  /// What this writer has written and what was added to it, for AddReceipt of another: the count of
+  /// elements and their checksums.
+  std::vector<uint64_t> Receipt() const;
+  /// Adds what a writer of another process has written. From one thread.
+  void AddReceipt(std::span<const uint64_t> receipt);
+  /// Call once, from one thread. A writer that joined flushes what it has written; then its receipt
+  /// may be taken. The one that made the files writes checkpoint.json, after every element of every
+  /// tensor was written exactly once: by itself or by those whose receipts it has.
+  void Finish();
 
  private:
   FileRole role_;
@@ -138,18 +143,27 @@ class CheckpointWriter {
   std::atomic<int64_t> written_elements_ = 0;
 };
 
+/// Which files of a checkpoint a reader opens.
+enum class CheckpointParts { kWeights, kAll };
+
+/// Reads checkpoints of this and older versions. Older ones have checksums of whole files, which
+/// are read once at the start; otherwise only what is read is checked.
 class CheckpointReader {
  public:
-  /// Reads checkpoint.json and checks all files, checksums included. Throws InputError where there
-  /// is nothing of a checkpoint, StorageError when a file is missing, damaged, or not what
-  /// checkpoint.json says.
-  explicit CheckpointReader(const std::string& directory);
+  /// Reads checkpoint.json, the headers and the checksums. Throws InputError where there is nothing
+  /// of a checkpoint, StorageError when a file is missing, damaged, or not what checkpoint.json
+  /// says. With kWeights the optimizer's files are not looked at.
+  explicit CheckpointReader(const std::string& directory,
+                            CheckpointParts parts = CheckpointParts::kAll);
 
   const CheckpointHeader& header() const { return header_; }
 
   /// Fills the slice. Safe from several threads. Throws InputError when the checkpoint has no such
-  /// tensor, or one of another shape.
+  /// tensor, or one of another shape; StorageError where what is read is damaged.
   void Read(StateKind kind, const TensorSlice& slice) const;
+
+  /// Bytes of tensors that were compared with their checksums so far.
+  int64_t checked_bytes() const;
 
  private:
   CheckpointHeader header_;

@@ -11,7 +11,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
+// Checksums of whole files only.
+constexpr int kOldestSchemaVersion = 1;
 
 /// Checksum of the document without the member that holds it.
 std::string DocumentChecksum(json document) {
@@ -89,7 +91,9 @@ CheckpointDocument FromJson(const json& root, const std::string& path) {
     document.tensors.push_back(std::move(entry));
   }
   for (const auto& [name, file] : root.at("files").items()) {
-    document.files[name] = {file.at("bytes").get<int64_t>(), file.at("xxh64").get<std::string>()};
+    document.files[name] = {.bytes = file.at("bytes").get<int64_t>(),
+                            .xxh64 = file.value("xxh64", ""),
+                            .header_xxh64 = file.value("header_xxh64", "")};
   }
   return document;
 }
@@ -108,15 +112,17 @@ std::string CheckpointFolder(std::string path) {
 }
 
 std::vector<std::string> CheckpointFileNames() {
-  std::vector<std::string> names = {kHeaderFile, kWeightsFile, kOptimizerFile};
+  std::vector<std::string> names = {kHeaderFile, kWeightsFile, kOptimizerFile, kWeightsSumsFile,
+                                    kOptimizerSumsFile};
   names.insert(names.end(), std::begin(kTokenizerFiles), std::end(kTokenizerFiles));
   return names;
 }
 
-FileDigest DigestFile(const std::string& path) {
-  const MappedFile file(path);
-  return {static_cast<int64_t>(file.bytes().size()), Xxh64Hex(file.bytes())};
+FileDigest DigestOf(std::span<const std::byte> content) {
+  return {.bytes = std::ssize(content), .xxh64 = Xxh64Hex(content)};
 }
+
+FileDigest DigestFile(const std::string& path) { return DigestOf(MappedFile(path).bytes()); }
 
 std::string ToText(const CheckpointDocument& document) {
   json root = {{"schema_version", kSchemaVersion},           {"step", document.header.step},
@@ -124,7 +130,9 @@ std::string ToText(const CheckpointDocument& document) {
                {"tensors", TensorsToJson(document.tensors)}, {"files", json::object()}};
   PutOptionalState(document.header, root);
   for (const auto& [name, digest] : document.files) {
-    root["files"][name] = {{"bytes", digest.bytes}, {"xxh64", digest.xxh64}};
+    json& file = root["files"][name] = {{"bytes", digest.bytes}};
+    if (!digest.xxh64.empty()) file["xxh64"] = digest.xxh64;
+    if (!digest.header_xxh64.empty()) file["header_xxh64"] = digest.header_xxh64;
   }
   root["xxh64"] = DocumentChecksum(root);
   return root.dump(1) + "\n";
@@ -143,9 +151,10 @@ CheckpointDocument ParseCheckpointDocument(const std::string& text, const std::s
         fmt::format("{}: checksum {} expected; the file was damaged or edited", path,
                     root["xxh64"].is_string() ? root["xxh64"].get<std::string>() : "in hex"));
   }
-  if (root.value("schema_version", json()) != kSchemaVersion) {
-    throw InputError(fmt::format("{}: schema_version {}; expected {}", path,
-                                 root.value("schema_version", json()).dump(), kSchemaVersion));
+  const json version = root.value("schema_version", json());
+  if (version != kSchemaVersion && version != kOldestSchemaVersion) {
+    throw InputError(fmt::format("{}: schema_version {}; expected {} or {}", path, version.dump(),
+                                 kOldestSchemaVersion, kSchemaVersion));
   }
   try {
     return FromJson(root, path);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace trimtab {
 inline constexpr const char* kHeaderFile = "checkpoint.json";
 inline constexpr const char* kWeightsFile = "weights.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kWeightsSumsFile = "weights.checksums";
+inline constexpr const char* kOptimizerSumsFile = "optimizer.checksums";
 
 /// Beside DIR: a save that is not in place yet, and what it replaced where the file system cannot
 /// exchange.
@@ -26,13 +29,18 @@ std::string CheckpointFolder(std::string path);
 /// All files that a checkpoint may have.
 std::vector<std::string> CheckpointFileNames();
 
-/// Size and XXH64 of a file, as written in checkpoint.json.
+/// What checkpoint.json says of a file: its size, and XXH64 either of all of it or, where the rest
+/// has checksums of tiles, of its header.
 struct FileDigest {
   int64_t bytes = 0;
-  std::string xxh64;
+  std::string xxh64{};
+  std::string header_xxh64{};
 
   bool operator==(const FileDigest&) const = default;
 };
+/// Describes a file with `content`.
+FileDigest DigestOf(std::span<const std::byte> content);
+/// Reads a whole file. Throws InputError.
 FileDigest DigestFile(const std::string& path);
 
 /// The content of checkpoint.json.

@@ -8,6 +8,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/checkpoint_files.h"
 #include "engine/checkpoint/slice_runs.h"
+#include "engine/checkpoint/xxh64.h"
 
 namespace trimtab {
 namespace {
@@ -24,18 +25,48 @@ StorageError Damaged(const InputError& error) {
   return StorageError(fmt::format("cannot load the checkpoint: {}", error.what()));
 }
 
-void CheckDigest(const CheckpointDocument& document, const std::string& directory,
-                 const char* name) {
-  const auto expected = document.files.find(name);
-  if (expected == document.files.end()) {
+const FileDigest& DigestIn(const CheckpointDocument& document, const std::string& directory,
+                           const char* name) {
+  const auto found = document.files.find(name);
+  if (found == document.files.end()) {
     throw InputError(fmt::format("{}/{}: lists no file {}", directory, kHeaderFile, name));
   }
-  const std::string path = directory + "/" + name;
-  const FileDigest found = DigestFile(path);
-  if (found == expected->second) return;
+  return found->second;
+}
+
+void CheckContent(const std::string& path, std::span<const std::byte> content,
+                  const FileDigest& expected) {
+  const FileDigest found = DigestOf(content);
+  if (found == expected) return;
   throw InputError(fmt::format("{}: {} bytes, xxh64 {}; expected {} bytes, xxh64 {}", path,
-                               found.bytes, found.xxh64, expected->second.bytes,
-                               expected->second.xxh64));
+                               found.bytes, found.xxh64, expected.bytes, expected.xxh64));
+}
+
+void CheckFile(const CheckpointDocument& document, const std::string& directory, const char* name) {
+  const FileDigest& expected = DigestIn(document, directory, name);
+  const std::string path = directory + "/" + name;
+  CheckContent(path, MappedFile(path).bytes(), expected);
+}
+
+/// Opens a file of tensors whose content is checked as it is read, or was just checked where its
+/// checkpoint has a checksum of the whole file.
+std::unique_ptr<SafetensorsReader> OpenTensors(const CheckpointDocument& document,
+                                               const std::string& directory, const char* name,
+                                               const char* sums_name) {
+  const FileDigest& expected = DigestIn(document, directory, name);
+  if (expected.header_xxh64.empty()) CheckFile(document, directory, name);
+  auto file = std::make_unique<SafetensorsReader>(directory + "/" + name);
+  if (expected.header_xxh64.empty()) return file;
+  const std::string header = Xxh64Hex(file->header());
+  if (file->file_bytes() != expected.bytes || header != expected.header_xxh64) {
+    throw InputError(fmt::format(
+        "{}: {} bytes, xxh64 {} of the header; expected {} bytes, xxh64 {}", file->path(),
+        file->file_bytes(), header, expected.bytes, expected.header_xxh64));
+  }
+  const MappedFile sums(directory + "/" + sums_name);
+  CheckContent(sums.path(), sums.bytes(), DigestIn(document, directory, sums_name));
+  file->ExpectSums(sums.bytes(), sums.path());
+  return file;
 }
 
 /// Throws InputError where not one file of a checkpoint is: nothing was damaged, another folder was
@@ -104,24 +135,30 @@ std::string NewestCheckpoint(const std::string& path) {
   return "";
 }
 
-CheckpointReader::CheckpointReader(const std::string& directory) {
+CheckpointReader::CheckpointReader(const std::string& directory, CheckpointParts parts) {
   RequireCheckpoint(directory);
   try {
     const CheckpointDocument document = ReadDocument(directory);
-    CheckDigest(document, directory, kWeightsFile);
-    CheckDigest(document, directory, kOptimizerFile);
-    for (const char* name : kTokenizerFiles) {
-      if (document.files.contains(name)) CheckDigest(document, directory, name);
+    weights_ = OpenTensors(document, directory, kWeightsFile, kWeightsSumsFile);
+    if (parts == CheckpointParts::kAll) {
+      optimizer_ = OpenTensors(document, directory, kOptimizerFile, kOptimizerSumsFile);
     }
-    weights_ = std::make_unique<SafetensorsReader>(directory + "/" + kWeightsFile);
-    optimizer_ = std::make_unique<SafetensorsReader>(directory + "/" + kOptimizerFile);
+    for (const char* name : kTokenizerFiles) {
+      if (document.files.contains(name)) CheckFile(document, directory, name);
+    }
     header_ = document.header;
   } catch (const InputError& error) {
     throw Damaged(error);
   }
 }
 
+int64_t CheckpointReader::checked_bytes() const {
+  return weights_->checked_bytes() + (optimizer_ == nullptr ? 0 : optimizer_->checked_bytes());
+}
+
 void CheckpointReader::Read(StateKind kind, const TensorSlice& slice) const {
+  TRIMTAB_ASSERT(kind == StateKind::kWeight || optimizer_ != nullptr,
+                 "a reader of weights is asked for {}", TensorName(kind, slice.spec->name));
   const SafetensorsReader& file = kind == StateKind::kWeight ? *weights_ : *optimizer_;
   const SafetensorsEntry& entry = file.Find(TensorName(kind, slice.spec->name));
   const std::vector<int64_t> shape = FullShape(*slice.spec);

@@ -11,6 +11,8 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/checkpoint_files.h"
 #include "engine/checkpoint/slice_runs.h"
+#include "engine/checkpoint/tile_sums.h"
+#include "engine/checkpoint/xxh64.h"
 
 namespace trimtab {
 namespace {
@@ -31,11 +33,19 @@ std::vector<SafetensorsEntry> WithKinds(const std::vector<SafetensorsEntry>& ten
   return named;
 }
 
-void WriteText(const std::string& path, const std::string& text) {
+void WriteContent(const std::string& path, std::span<const std::byte> content) {
   File file = File::Create(path);
-  file.Append(std::as_bytes(std::span(text)));
+  file.Append(content);
   file.Sync();
   file.Close();
+}
+
+void WriteText(const std::string& path, const std::string& text) {
+  WriteContent(path, std::as_bytes(std::span(text)));
+}
+
+FileDigest HeaderDigest(const SafetensorsWriter& file) {
+  return {.bytes = file.file_bytes(), .header_xxh64 = Xxh64Hex(file.header())};
 }
 
 /// Puts `temporary` in the place of `directory`, in one atomic exchange where the system can.
@@ -172,10 +182,11 @@ CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader heade
   }
   try {
     weights_ = std::make_unique<SafetensorsWriter>(temporary_ + "/" + kWeightsFile, tensors_,
-                                                   kMetadata, role_);
+                                                   kMetadata, role_, Checksums::kOfTiles);
     optimizer_ = std::make_unique<SafetensorsWriter>(
         temporary_ + "/" + kOptimizerFile,
-        WithKinds(tensors_, {StateKind::kFirstMoment, StateKind::kSecondMoment}), kMetadata, role_);
+        WithKinds(tensors_, {StateKind::kFirstMoment, StateKind::kSecondMoment}), kMetadata, role_,
+        Checksums::kOfTiles);
   } catch (...) {
     if (makes) RemoveCheckpointFolder(temporary_);
     throw;
@@ -201,19 +212,52 @@ void CheckpointWriter::Write(StateKind kind, const TensorSlice& slice) {
   });
 }
 
-void CheckpointWriter::Finish(int64_t elsewhere) {
+std::vector<uint64_t> CheckpointWriter::Receipt() const {
+  std::vector<uint64_t> receipt = {static_cast<uint64_t>(written_elements_.load())};
+  for (const SafetensorsWriter* file : {weights_.get(), optimizer_.get()}) {
+    const std::vector<PlacedSum> sums = file->sums()->Placed();
+    receipt.push_back(sums.size());
+    for (const PlacedSum& each : sums) receipt.insert(receipt.end(), {each.place, each.sum});
+  }
+  return receipt;
+}
+
+void CheckpointWriter::AddReceipt(std::span<const uint64_t> receipt) {
+  const auto take = [&receipt] {
+    TRIMTAB_ASSERT(!receipt.empty(), "a receipt that was cut short");
+    const uint64_t value = receipt.front();
+    receipt = receipt.subspan(1);
+    return value;
+  };
+  written_elements_ += static_cast<int64_t>(take());
+  for (const SafetensorsWriter* file : {weights_.get(), optimizer_.get()}) {
+    std::vector<PlacedSum> sums(take());
+    for (PlacedSum& each : sums) {
+      each.place = take();
+      each.sum = take();
+    }
+    file->sums()->Add(sums);
+  }
+}
+
+void CheckpointWriter::Finish() {
   weights_->Finish();
   optimizer_->Finish();
   if (role_ == FileRole::kJoin) return;
-  TRIMTAB_ASSERT(written_elements_ + elsewhere == expected_elements_, "{} elements written of {}",
-                 written_elements_ + elsewhere, expected_elements_);
+  TRIMTAB_ASSERT(written_elements_ == expected_elements_, "{} elements written of {}",
+                 written_elements_.load(), expected_elements_);
   CheckpointDocument document = {header_, tensors_, {}};
-  for (const char* name : {kWeightsFile, kOptimizerFile}) {
-    document.files[name] = DigestFile(temporary_ + "/" + name);
-  }
+  const auto finish_file = [&](const char* name, const char* sums_name,
+                               const SafetensorsWriter& file) {
+    document.files[name] = HeaderDigest(file);
+    WriteContent(temporary_ + "/" + sums_name, file.sums()->bytes());
+    document.files[sums_name] = DigestOf(file.sums()->bytes());
+  };
+  finish_file(kWeightsFile, kWeightsSumsFile, *weights_);
+  finish_file(kOptimizerFile, kOptimizerSumsFile, *optimizer_);
   for (const auto& [name, content] : header_.tokenizer_files) {
     WriteText(temporary_ + "/" + name, content);
-    document.files[name] = DigestFile(temporary_ + "/" + name);
+    document.files[name] = DigestOf(std::as_bytes(std::span(content)));
   }
   WriteText(temporary_ + "/" + kHeaderFile, ToText(document));
   SyncDirectory(temporary_);

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/float16.h"
 #include "engine/base/float8.h"
+#include "engine/checkpoint/tile_sums.h"
 
 namespace trimtab {
 namespace {
@@ -68,20 +69,23 @@ int64_t SafetensorsEntry::numel() const {
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
                                      const std::map<std::string, std::string>& metadata,
-                                     FileRole role)
-    : file_(role == FileRole::kMake ? File::Create(path) : File::OpenForWriting(path)) {
-  const std::string header = LayOutSafetensors(entries, metadata);
-  data_begin_ = static_cast<int64_t>(header.size());
+                                     FileRole role, Checksums checksums)
+    : file_(role == FileRole::kMake ? File::Create(path) : File::OpenForWriting(path)),
+      header_(LayOutSafetensors(entries, metadata)) {
+  file_bytes_ = std::ssize(header_) + (entries.empty() ? 0 : entries.back().end);
   if (role == FileRole::kMake) {
-    file_.Preallocate(data_begin_ + (entries.empty() ? 0 : entries.back().end));
-    file_.WriteAt(0, std::as_bytes(std::span(header)));
+    file_.Preallocate(file_bytes_);
+    file_.WriteAt(0, header());
   }
+  if (checksums == Checksums::kOfTiles) sums_ = std::make_unique<TileSums>(entries);
   for (SafetensorsEntry& entry : entries) {
     const std::string name = entry.name;
     const bool added = entries_.emplace(name, std::move(entry)).second;
     TRIMTAB_ASSERT(added, "two tensors named {}", name);
   }
 }
+
+SafetensorsWriter::~SafetensorsWriter() = default;
 
 const SafetensorsEntry& SafetensorsWriter::Find(const std::string& name) const {
   const auto found = entries_.find(name);
@@ -93,12 +97,12 @@ void SafetensorsWriter::Write(const SafetensorsEntry& entry, int64_t element,
                               std::span<const float> values) {
   CheckRange(entry, element, values.size(), /*stride=*/1);
   TRIMTAB_ASSERT(entry.dtype, "{} is not written", entry.name);
-  const int64_t offset = data_begin_ + entry.begin + element * SizeOf(*entry.dtype);
-  if (entry.dtype == DType::kF32) {
-    file_.WriteAt(offset, std::as_bytes(values));
-  } else {
-    file_.WriteAt(offset, NarrowTo(*entry.dtype, values));
-  }
+  const int64_t offset = std::ssize(header_) + entry.begin + element * SizeOf(*entry.dtype);
+  std::vector<std::byte> narrow;
+  std::span<const std::byte> stored = std::as_bytes(values);
+  if (entry.dtype != DType::kF32) stored = narrow = NarrowTo(*entry.dtype, values);
+  file_.WriteAt(offset, stored);
+  if (sums_ != nullptr) sums_->Add(entry, element, stored);
 }
 
 void SafetensorsWriter::Finish() {
@@ -128,6 +132,18 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
   }
 }
 
+SafetensorsReader::~SafetensorsReader() = default;
+
+void SafetensorsReader::ExpectSums(std::span<const std::byte> kept, const std::string& where) {
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [name, entry] : entries_) entries.push_back(entry);
+  checks_ = std::make_unique<TileChecks>(entries, kept, where);
+}
+
+int64_t SafetensorsReader::checked_bytes() const {
+  return checks_ == nullptr ? 0 : checks_->checked_bytes();
+}
+
 const SafetensorsEntry& SafetensorsReader::Find(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
@@ -146,8 +162,12 @@ void SafetensorsReader::Read(const SafetensorsEntry& entry, int64_t element,
   CheckRange(entry, element, values.size(), stride);
   TRIMTAB_ASSERT(entry.dtype && (IsPlainFloat(*entry.dtype) || SizeOf(*entry.dtype) == 1),
                  "{} is not read", entry.name);
-  const std::byte* from =
-      file_.bytes().data() + data_begin_ + entry.begin + element * SizeOf(*entry.dtype);
+  const std::span<const std::byte> stored = bytes(entry);
+  if (checks_ != nullptr && !values.empty()) {
+    checks_->Check(entry, stored, element, element + (std::ssize(values) - 1) * stride + 1,
+                   file_.path());
+  }
+  const std::byte* from = stored.data() + element * SizeOf(*entry.dtype);
   switch (*entry.dtype) {
     case DType::kBf16:
       return Widen<uint16_t>(from, stride, values, [](auto bits) { return Bf16ToFloat(bits); });

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,13 +46,26 @@ std::string LayOutSafetensors(std::vector<SafetensorsEntry>& entries,
 /// Who makes a file that several write: one of them, before the others join.
 enum class FileRole { kMake, kJoin };
 
+/// Whether a writer adds up checksums of what it writes.
+enum class Checksums { kNone, kOfTiles };
+
+class TileSums;
+class TileChecks;
+
 /// A file made at its full size at once, into which threads and processes then write their parts.
 class SafetensorsWriter {
  public:
   /// Throws StorageError when the space cannot be had.
   SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
                     const std::map<std::string, std::string>& metadata,
-                    FileRole role = FileRole::kMake);
+                    FileRole role = FileRole::kMake, Checksums checksums = Checksums::kNone);
+  ~SafetensorsWriter();
+
+  /// Size and header bytes of the whole file.
+  int64_t file_bytes() const { return file_bytes_; }
+  std::span<const std::byte> header() const { return std::as_bytes(std::span(header_)); }
+  /// Checksums of what was written; nullptr where none are added up.
+  TileSums* sums() const { return sums_.get(); }
 
   /// Position of the tensor in the file. An unknown name is a programmer's fault.
   const SafetensorsEntry& Find(const std::string& name) const;
@@ -63,21 +77,35 @@ class SafetensorsWriter {
 
  private:
   File file_;
+  std::string header_;
   std::map<std::string, SafetensorsEntry> entries_;
-  int64_t data_begin_ = 0;
+  int64_t file_bytes_ = 0;
+  std::unique_ptr<TileSums> sums_;
 };
 
 class SafetensorsReader {
  public:
   /// Reads and checks the header. Throws InputError.
   explicit SafetensorsReader(const std::string& path);
+  ~SafetensorsReader();
 
   const std::string& path() const { return file_.path(); }
+  /// Size and header bytes of the file.
+  int64_t file_bytes() const { return static_cast<int64_t>(file_.bytes().size()); }
+  std::span<const std::byte> header() const {
+    return file_.bytes().first(static_cast<size_t>(data_begin_));
+  }
+  /// Makes `Read` compare each tile that it comes to with `kept`, sums as TileSums::bytes gives
+  /// them. Throws InputError, naming `where`, if they are not of as many tiles.
+  void ExpectSums(std::span<const std::byte> kept, const std::string& where);
+  /// Bytes that were compared so far.
+  int64_t checked_bytes() const;
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   /// Throws InputError naming the file when the tensor is not there.
   const SafetensorsEntry& Find(const std::string& name) const;
   /// Reads element, element + stride, ... of a tensor of fp32, bf16, fp16, fp8, int8 or bytes (as
-  /// it is stored: without a scale). Safe from several threads.
+  /// it is stored: without a scale). Safe from several threads. Throws StorageError, naming file
+  /// and tensor, for content that ExpectSums does not expect.
   void Read(const SafetensorsEntry& entry, int64_t element, std::span<float> values,
             int64_t stride = 1) const;
   /// The tensor as it is stored.
@@ -87,6 +115,7 @@ class SafetensorsReader {
   MappedFile file_;
   std::map<std::string, SafetensorsEntry> entries_;
   int64_t data_begin_ = 0;
+  std::unique_ptr<TileChecks> checks_;
 };
 
 }  // namespace trimtab

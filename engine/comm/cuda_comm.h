@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,9 @@ class StreamMark {
 /// What the ranks of a NCCL group must share before they can meet.
 using NcclId = std::array<char, 128>;
 
+/// Returns the same id on all ranks of a group; all of them call it.
+using ShareNcclId = std::function<NcclId()>;
+
 /// Largest number of in-process ranks whose buffers one kernel takes.
 inline constexpr int kMaxCudaInprocRanks = 64;
 
@@ -41,11 +45,11 @@ struct CudaComm {
                  int64_t shift) = nullptr;
 
   /// Both throw EnvironmentError where the backend was built without NCCL, CommError when NCCL
-  /// fails. Each rank of the group calls make_nccl with the id that one of them made; it returns
-  /// when all have.
+  /// fails. The ranks of the group meet at the first use of what make_nccl returns, with the id
+  /// that one of them made.
   NcclId (*make_nccl_id)() = nullptr;
   std::unique_ptr<Communicator> (*make_nccl)(Device& device, GroupKind group, int rank, int size,
-                                             const NcclId& id) = nullptr;
+                                             ShareNcclId share_id) = nullptr;
 };
 
 /// The table of a cuda device. Throws EnvironmentError where there is none.

@@ -151,7 +151,7 @@ struct ModelConfig {
   int64_t parameter_count() const;
   /// Of one multi-token-prediction module, without the token table and output that it shares.
   int64_t mtp_parameter_count() const;
-  /// Of these, what one token is multiplied by or looks up: k of the E experts.
+  /// Counts what one token is multiplied by or looks up of parameter_count(): k of the E experts.
   int64_t active_parameter_count() const;
   /// Elements of the matrices that a token is multiplied by before and after all layers.
   int64_t end_weights() const;

@@ -143,34 +143,37 @@ RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where
   object.Integer("threads_per_rank", run.threads_per_rank, 0, kMaxThreads);
   object.Integer("memory_per_rank_bytes", run.memory_per_rank_bytes, 0, kMaxInt);
   object.Text("data", run.data);
+  object.Text("stack", run.stack);
   object.Finish();
   return run;
 }
 
 nlohmann::json ToJson(const RunConfig& run) {
-  return {{"schema_version", kSchemaVersion},
-          {"model", ToJson(run.model)},
-          {"layout", ToJson(run.layout)},
-          {"optimizer", ToJson(run.optimizer)},
-          {"fp8",
-           {{"scaling", run.fp8.scaling},
-            {"history", run.fp8.history},
-            {"bf16_layers", run.fp8.bf16_layers},
-            {"fast_gradients", run.fp8.fast_gradients}}},
-          {"loss_scale",
-           {{"initial", run.loss_scale.initial},
-            {"minimum", run.loss_scale.minimum},
-            {"growth_interval", run.loss_scale.growth_interval}}},
-          {"routing", ToJson(run.routing)},
-          {"deterministic", run.deterministic},
-          {"device", run.device},
-          {"global_batch", run.global_batch},
-          {"sequence_length", run.sequence_length},
-          {"steps", run.steps},
-          {"seed", run.seed},
-          {"threads_per_rank", run.threads_per_rank},
-          {"memory_per_rank_bytes", run.memory_per_rank_bytes},
-          {"data", run.data}};
+  nlohmann::json json = {{"schema_version", kSchemaVersion},
+                         {"model", ToJson(run.model)},
+                         {"layout", ToJson(run.layout)},
+                         {"optimizer", ToJson(run.optimizer)},
+                         {"fp8",
+                          {{"scaling", run.fp8.scaling},
+                           {"history", run.fp8.history},
+                           {"bf16_layers", run.fp8.bf16_layers},
+                           {"fast_gradients", run.fp8.fast_gradients}}},
+                         {"loss_scale",
+                          {{"initial", run.loss_scale.initial},
+                           {"minimum", run.loss_scale.minimum},
+                           {"growth_interval", run.loss_scale.growth_interval}}},
+                         {"routing", ToJson(run.routing)},
+                         {"deterministic", run.deterministic},
+                         {"device", run.device},
+                         {"global_batch", run.global_batch},
+                         {"sequence_length", run.sequence_length},
+                         {"steps", run.steps},
+                         {"seed", run.seed},
+                         {"threads_per_rank", run.threads_per_rank},
+                         {"memory_per_rank_bytes", run.memory_per_rank_bytes},
+                         {"data", run.data}};
+  if (run.stack != kOwnStack) json["stack"] = run.stack;
+  return json;
 }
 
 RunConfig LoadRunConfig(const std::string& path) {

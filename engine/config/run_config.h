@@ -28,6 +28,9 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+/// What our own engine is called among the software stacks.
+inline constexpr const char* kOwnStack = "trimtab";
+
 struct RunConfig {
   ModelConfig model{};
   ParallelConfig layout{};
@@ -44,6 +47,7 @@ struct RunConfig {
   int64_t threads_per_rank = 0;       // cpu worker threads of a rank; 0 = cores / ranks, at least 1
   int64_t memory_per_rank_bytes = 0;  // allocator limit of each rank; 0 = no limit
   std::string data{};                 // prefix of .bin/.idx; empty = synthetic tokens
+  std::string stack = kOwnStack;      // software that the run was planned for
 
   /// Micro batches each data-parallel rank runs per step: gbs / (mbs * dp).
   int64_t num_micro_batches() const { return global_batch / (layout.micro_batch * layout.dp); }

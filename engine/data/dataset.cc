@@ -1,8 +1,8 @@
 #include "engine/data/dataset.h"
 
 #include "engine/base/error.h"
+#include "engine/base/mix.h"
 #include "engine/data/indexed_dataset.h"
-#include "engine/data/mix.h"
 #include "engine/data/permutation.h"
 
 namespace trimtab {

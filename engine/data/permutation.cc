@@ -1,7 +1,7 @@
 #include "engine/data/permutation.h"
 
 #include "engine/base/error.h"
-#include "engine/data/mix.h"
+#include "engine/base/mix.h"
 
 namespace trimtab {
 

@@ -1,5 +1,5 @@
 #include "engine/base/error.h"
-#include "engine/data/mix.h"
+#include "engine/base/mix.h"
 #include "engine/data/token_source.h"
 
 namespace trimtab {

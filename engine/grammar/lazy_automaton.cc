@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "engine/base/error.h"
-#include "engine/data/mix.h"
+#include "engine/base/mix.h"
 
 namespace trimtab {
 namespace {

@@ -1,6 +1,6 @@
 #include "engine/infer/acceptance.h"
 
-#include "engine/data/mix.h"
+#include "engine/base/mix.h"
 
 namespace trimtab {
 

@@ -8,7 +8,6 @@
 #include "engine/base/units.h"
 #include "engine/infer/acceptance.h"
 #include "engine/infer/batcher_sequence.h"
-#include "engine/infer/lookup.h"
 #include "engine/infer/sampler.h"
 
 namespace trimtab {
@@ -80,6 +79,7 @@ EngineMetrics Batcher::metrics() const {
   now.running = std::ssize(running_);
   now.waiting = std::ssize(waiting_);
   now.used_blocks = pool_.used();
+  now.peak_mem_bytes = runner_.peak_mem_bytes();
   return now;
 }
 
@@ -97,7 +97,8 @@ void Batcher::Preempt() {
   SequencePtr last = std::move(running_.back());
   running_.pop_back();
   ReleaseBlocks(*last);
-  last->states.clear();  // of an embedding, which begins again
+  last->states.clear();            // of an embedding, which begins again
+  last->known_registrations = -1;  // its new tokens may be in the cache as well
   ++metrics_.preemptions;
   // All that wait came later: sequences are admitted in order.
   waiting_.push_front(std::move(last));
@@ -116,20 +117,29 @@ bool Batcher::Reserve(Sequence& sequence, int64_t tokens) {
   return true;
 }
 
-std::vector<BlockPool::Found> Batcher::KnownPrefix(const Sequence& sequence) const {
-  std::vector<BlockPool::Found> known;
+const std::vector<BlockPool::Found>& Batcher::KnownPrefix(Sequence& sequence) const {
+  std::vector<BlockPool::Found>& known = sequence.known;
   // States and logits that are asked of the prompt are in no cache.
-  if (!options_.prefix_cache || sequence.scores() || sequence.embeds()) return known;
+  if (!options_.prefix_cache || sequence.scores() || sequence.embeds()) {
+    known.clear();
+    sequence.known_registrations = -1;
+    return known;
+  }
+  // What was found stays what it is, a prefix of the tokens, until its block is used anew.
+  const auto lost = std::ranges::find_if_not(
+      known, [this](const BlockPool::Found& each) { return pool_.Holds(each); });
+  const bool all = lost == known.end();
+  known.erase(lost, known.end());
+  if (all && sequence.known_registrations == pool_.registrations()) return known;
   const int64_t size = options_.block_size;
-  BlockPool::ChainId chain = 0;
   // The last token is computed in any case: its logits are wanted.
-  for (int64_t begin = 0; begin + size < sequence.length(); begin += size) {
+  for (int64_t begin = std::ssize(known) * size; begin + size < sequence.length(); begin += size) {
     const auto first = sequence.tokens.begin() + begin;
-    const auto found = pool_.Find(chain, {first, first + size});
+    const auto found = pool_.Find(known.empty() ? 0 : known.back().chain, {first, first + size});
     if (!found) break;
-    chain = found->chain;
     known.push_back(*found);
   }
+  sequence.known_registrations = pool_.registrations();
   return known;
 }
 
@@ -205,7 +215,7 @@ std::vector<std::vector<int32_t>> Batcher::Proposals() const {
   std::vector<ProposalRequest> requests;
   std::vector<size_t> places;
   for (size_t i = 0; i < running_.size(); ++i) {
-    const Sequence& sequence = *running_[i];
+    Sequence& sequence = *running_[i];
     if (!sequence.decodes()) continue;
     const int64_t most =
         std::min({options_.draft != nullptr ? options_.draft_tokens : options_.lookup_tokens,
@@ -214,7 +224,7 @@ std::vector<std::vector<int32_t>> Batcher::Proposals() const {
     if (most <= 0) continue;
     if (options_.draft == nullptr) {
       proposals[i] = options_.acceptance ? std::vector<int32_t>(static_cast<size_t>(most))
-                                         : LookUpContinuation(sequence.tokens, most);
+                                         : sequence.continuations.Find(sequence.tokens, most);
       continue;
     }
     requests.push_back({.id = sequence.id,

@@ -65,6 +65,8 @@ class Batcher final : public SharingEngine {
   bool HasWork() const override;
   EngineMetrics metrics() const override;
   const EngineLimits& limits() const override { return options_.limits; }
+  /// Blocks looked up in the prefix cache so far.
+  int64_t prefix_lookups() const { return pool_.lookups(); }
   int64_t vocab_size() const override { return runner_.vocab_size(); }
 
   std::vector<MovedSequence> TakeReady() override;
@@ -109,9 +111,10 @@ class Batcher final : public SharingEngine {
   int64_t BlocksToGoOn(int64_t tokens) const;
   /// The first of those that run whose prompt is not done; nobody if all are.
   Sequence* NextPrompt() const;
+  /// Returns the cached blocks that a sequence may begin with, in order. Looks up only blocks that
+  /// were not found before, and those only where blocks were registered since.
+  const std::vector<BlockPool::Found>& KnownPrefix(Sequence& sequence) const;
   /// Takes what the prefix cache has of the sequence's tokens.
-  /// The cached blocks that a sequence may begin with, in order.
-  std::vector<BlockPool::Found> KnownPrefix(const Sequence& sequence) const;
   void TakePrefix(Sequence& sequence);
   void RegisterFullBlocks(Sequence& sequence);
   void Preempt();
@@ -120,7 +123,7 @@ class Batcher final : public SharingEngine {
   /// Copies what another engine has computed of a sequence that has its blocks now.
   void CopyMoved(Sequence& sequence);
   /// Whether the sequence would be admitted, were there a place for it.
-  bool HasRoomFor(const Sequence& sequence) const;
+  bool HasRoomFor(Sequence& sequence) const;
   void ReleaseBlocks(Sequence& sequence);
   int64_t BlocksFor(int64_t tokens) const;
   /// Whether a proposed token is what follows; `next` becomes it where that is imitated.

@@ -78,7 +78,7 @@ bool Batcher::HasWork() const {
   return (ready_.empty() && held_.empty()) || HasRoomFor(*waiting_.front());
 }
 
-bool Batcher::HasRoomFor(const Sequence& sequence) const {
+bool Batcher::HasRoomFor(Sequence& sequence) const {
   // Blocks that somebody has, and that it would have too.
   const auto shared = std::ranges::count_if(
       KnownPrefix(sequence), [this](const auto& each) { return pool_.owners(each.block) > 0; });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/infer/batcher.h"
+#include "engine/infer/lookup.h"
 #include "engine/infer/sequence_grammar.h"
 
 namespace trimtab {
@@ -19,6 +20,10 @@ struct Batcher::Sequence {
   int64_t computed = 0;         // of these, whose keys and values are in the cache
   std::vector<int32_t> blocks;
   std::vector<BlockPool::ChainId> chains;  // of the blocks that are registered, the first ones
+  // Of registered blocks that the sequence may begin with, those found so far.
+  std::vector<BlockPool::Found> known;
+  int64_t known_registrations = -1;  // of the pool, when the block behind them was looked up
+  ContinuationIndex continuations;   // of `tokens`
   double arrived_s = 0;
   std::optional<SequenceGrammar> grammar;
   std::vector<SampledToken> scored;  // of the prompt, the first ones, where they are asked

@@ -1,7 +1,7 @@
 #include "engine/infer/block_pool.h"
 
 #include "engine/base/error.h"
-#include "engine/data/mix.h"
+#include "engine/base/mix.h"
 
 namespace trimtab {
 
@@ -31,6 +31,7 @@ std::optional<int32_t> BlockPool::Allocate() {
   Block& taken = blocks_[static_cast<size_t>(block)];
   if (taken.key != nullptr) registered_.erase(registered_.find(*taken.key));
   taken.key = nullptr;
+  taken.chain = 0;
   return block;
 }
 
@@ -45,6 +46,7 @@ void BlockPool::Release(int32_t block) {
 }
 
 std::optional<BlockPool::Found> BlockPool::Find(ChainId before, std::vector<int32_t> tokens) const {
+  ++lookups_;
   const auto found = registered_.find({before, std::move(tokens)});
   if (found == registered_.end()) return std::nullopt;
   return Found{found->second.block, found->second.chain};
@@ -56,7 +58,8 @@ BlockPool::ChainId BlockPool::Register(int32_t block, ChainId before, std::vecto
   Block& owner = blocks_[static_cast<size_t>(block)];
   TRIMTAB_ASSERT(owner.key == nullptr && owner.owners > 0, "block {} is registered twice", block);
   owner.key = &place->first;
-  place->second = {block, ++last_chain_};
+  owner.chain = ++last_chain_;
+  place->second = {block, owner.chain};
   return place->second.chain;
 }
 

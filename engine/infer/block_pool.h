@@ -39,6 +39,14 @@ class BlockPool {
   };
   /// The registered block that holds `tokens` behind `before`.
   std::optional<Found> Find(ChainId before, std::vector<int32_t> tokens) const;
+  /// Whether the block still holds what it was found for.
+  bool Holds(const Found& found) const {
+    return blocks_[static_cast<size_t>(found.block)].chain == found.chain;
+  }
+  /// Blocks registered so far: while it stays, Find finds nothing that it has not found before.
+  ChainId registrations() const { return last_chain_; }
+  /// Calls of Find so far.
+  int64_t lookups() const { return lookups_; }
   /// Another owner has a block that was found.
   void Take(int32_t block);
   /// How many have a block.
@@ -55,6 +63,7 @@ class BlockPool {
   struct Block {
     int64_t owners = 0;
     const Key* key = nullptr;           // where it is registered
+    ChainId chain = 0;                  // as what; 0 where it is not
     std::list<int32_t>::iterator idle;  // in idle_, while nobody has it
   };
   struct Entry {
@@ -67,6 +76,7 @@ class BlockPool {
   std::unordered_map<Key, Entry, KeyHash> registered_;
   ChainId last_chain_ = 0;
   int64_t used_ = 0;
+  mutable int64_t lookups_ = 0;
 };
 
 }  // namespace trimtab

@@ -38,6 +38,7 @@ struct EngineMetrics {
   int64_t waiting = 0;          // requests, now
   int64_t used_blocks = 0;      // of the cache, by sequences, now
   int64_t total_blocks = 0;
+  int64_t peak_mem_bytes = 0;  // allocator peak of the fullest rank so far
 
   EngineMetrics& operator+=(const EngineMetrics& other);
 };

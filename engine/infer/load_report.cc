@@ -97,6 +97,34 @@ LatencyLimits ParseLimits(const std::string& text) {
   return limits;
 }
 
+LoadReport MedianOf(const std::vector<LoadReport>& reports) {
+  LoadReport median = reports.front();
+  const auto of = [&reports](auto figure) {
+    std::vector<double> values;
+    for (const LoadReport& each : reports) values.push_back(figure(each));
+    return Quantiles(values).At(0.5);
+  };
+  median.duration_s = of([](const LoadReport& each) { return each.duration_s; });
+  for (const auto latency :
+       {&LoadReport::ttft, &LoadReport::tpot, &LoadReport::itl, &LoadReport::e2e}) {
+    for (const auto figure : {&LatencySummary::mean, &LatencySummary::p50, &LatencySummary::p90,
+                              &LatencySummary::p95, &LatencySummary::p99}) {
+      median.*latency.*figure = of([&](const LoadReport& each) { return each.*latency.*figure; });
+    }
+  }
+  return median;
+}
+
+double SecondsPerToken(const LoadReport& report, const ServiceLoad& load) {
+  // An open loop's throughput is what comes, but for the time that the last answers take; below
+  // this share of it requests pile up.
+  constexpr double kSustained = 0.8;
+  const double rate = report.output_tokens_per_s();
+  const double per_token = rate > 0 ? 1 / rate : std::numeric_limits<double>::infinity();
+  const double offered = kSustained * load.offered_tokens_per_s();
+  return offered > 0 ? std::max(per_token, 1 / offered) : per_token;
+}
+
 LoadReport MakeLoadReport(const std::vector<LoadOutcome>& outcomes, const LatencyLimits& limits) {
   LoadReport report;
   report.requests = std::ssize(outcomes);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/infer/workload.h"
+
 namespace trimtab {
 
 /// What became of one request. Times are of one clock.
@@ -20,6 +22,8 @@ struct LoadOutcome {
 /// A distribution of times in milliseconds; quantiles are interpolated between neighbours.
 struct LatencySummary {
   double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0;
+
+  bool operator==(const LatencySummary&) const = default;
 };
 LatencySummary Summarise(std::vector<double> milliseconds);
 
@@ -46,11 +50,20 @@ struct LoadReport {
   double requests_per_s() const { return PerSecond(requests - failed); }
   double goodput() const { return PerSecond(good); }
 
+  bool operator==(const LoadReport&) const = default;
+
  private:
   double PerSecond(int64_t count) const {
     return duration_s > 0 ? static_cast<double>(count) / duration_s : 0;
   }
 };
+
+/// Returns each figure's median over `reports`, which are of one load.
+LoadReport MedianOf(const std::vector<LoadReport>& reports);
+
+/// Seconds per output token of a service under `load`, at most as fast as an open loop asks for
+/// them. Infinite if none came.
+double SecondsPerToken(const LoadReport& report, const ServiceLoad& load);
 
 LoadReport MakeLoadReport(const std::vector<LoadOutcome>& outcomes, const LatencyLimits& limits);
 

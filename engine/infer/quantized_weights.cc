@@ -11,6 +11,7 @@
 #include "engine/base/io/file.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/slice_runs.h"
+#include "engine/checkpoint/tile_sums.h"
 #include "engine/checkpoint/xxh64.h"
 #include "engine/config/strict_json.h"
 
@@ -19,7 +20,10 @@ namespace {
 
 constexpr char kHeaderFile[] = "quantized.json";
 constexpr char kWeightsFile[] = "weights.safetensors";
-constexpr int64_t kSchemaVersion = 2;
+constexpr char kSumsFile[] = "weights.checksums";
+constexpr int64_t kSchemaVersion = 3;
+// With a checksum of the whole file of weights.
+constexpr int64_t kOldestSchemaVersion = 2;
 constexpr std::array<WeightFormat, 3> kFormats = {WeightFormat::kF8, WeightFormat::kInt8,
                                                   WeightFormat::kInt4};
 
@@ -72,7 +76,7 @@ QuantizedWeights::QuantizedWeights(const std::string& directory)
   const nlohmann::json json = ReadJsonFile(path);
   StrictObject object(json, path + ": $");
   int64_t version = 0;
-  object.Integer("schema_version", version, kSchemaVersion, kSchemaVersion, Need::kRequired);
+  object.Integer("schema_version", version, kOldestSchemaVersion, kSchemaVersion, Need::kRequired);
   std::vector<std::string> names;
   for (const WeightFormat format : kFormats) names.emplace_back(Name(format));
   std::string name;
@@ -80,8 +84,15 @@ QuantizedWeights::QuantizedWeights(const std::string& directory)
   format_ =
       kFormats[static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
   model_ = ModelConfigFromJson(*object.Find("model", Need::kRequired), object.Where("model"));
-  std::string xxh64;
-  object.Text("weights_xxh64", xxh64, Need::kRequired);
+  std::string whole;
+  std::string header;
+  std::string checksums;
+  if (version == kOldestSchemaVersion) {
+    object.Text("weights_xxh64", whole, Need::kRequired);
+  } else {
+    object.Text("header_xxh64", header, Need::kRequired);
+    object.Text("checksums_xxh64", checksums, Need::kRequired);
+  }
   if (const nlohmann::json* buffers = object.Find("buffers")) {
     try {
       buffers->get_to(buffers_);
@@ -90,11 +101,24 @@ QuantizedWeights::QuantizedWeights(const std::string& directory)
     }
   }
   object.Finish();
-  if (const std::string found = Xxh64Hex(MappedFile(file_.path()).bytes()); found != xxh64) {
+  RequireUndamaged(whole, header, checksums);
+}
+
+void QuantizedWeights::RequireUndamaged(const std::string& whole, const std::string& header,
+                                        const std::string& checksums) {
+  const auto require = [](const std::string& path, std::span<const std::byte> content,
+                          const std::string& expected) {
+    const std::string found = Xxh64Hex(content);
+    if (found == expected) return;
     throw InputError(
         fmt::format("{}: xxh64 {}; expected {}: it was damaged or replaced since it was written",
-                    file_.path(), found, xxh64));
-  }
+                    path, found, expected));
+  };
+  if (!whole.empty()) return require(file_.path(), MappedFile(file_.path()).bytes(), whole);
+  require(file_.path(), file_.header(), header);
+  const MappedFile sums(std::filesystem::path(file_.path()).replace_filename(kSumsFile).string());
+  require(sums.path(), sums.bytes(), checksums);
+  file_.ExpectSums(sums.bytes(), sums.path());
 }
 
 void QuantizedWeights::Read(const TensorSlice& slice) const {
@@ -180,7 +204,8 @@ QuantizedWriter::QuantizedWriter(const std::string& directory, WeightFormat form
   }
   file_ = std::make_unique<SafetensorsWriter>(
       directory + "/" + kWeightsFile, std::move(entries),
-      std::map<std::string, std::string>{{"weights", std::string(Name(format))}});
+      std::map<std::string, std::string>{{"weights", std::string(Name(format))}}, FileRole::kMake,
+      Checksums::kOfTiles);
   header_ = {{"schema_version", kSchemaVersion},
              {"weights", Name(format)},
              {"model", ToJson(source.model())}};
@@ -209,12 +234,18 @@ void QuantizedWriter::Write(const ParameterSpec& spec, std::span<const float> va
 
 int64_t QuantizedWriter::Finish() {
   file_->Finish();
-  header_["weights_xxh64"] = Xxh64Hex(MappedFile(directory_ + "/" + kWeightsFile).bytes());
+  const std::span<const std::byte> sums = file_->sums()->bytes();
+  header_["header_xxh64"] = Xxh64Hex(file_->header());
+  header_["checksums_xxh64"] = Xxh64Hex(sums);
   const std::string text = header_.dump(1) + "\n";
-  File file = File::Create(directory_ + "/" + kHeaderFile);
-  file.Append(std::as_bytes(std::span(text)));
-  file.Sync();
-  file.Close();
+  const auto write = [this](const char* name, std::span<const std::byte> content) {
+    File file = File::Create(directory_ + "/" + name);
+    file.Append(content);
+    file.Sync();
+    file.Close();
+  };
+  write(kSumsFile, sums);
+  write(kHeaderFile, std::as_bytes(std::span(text)));
   return bytes_;
 }
 

@@ -1,7 +1,10 @@
 // Weights in few bits, in a folder that any layout serves from:
 //
-//   quantized.json        {"schema_version": 2, "weights": "int4", "model": {...},
-//                         "weights_xxh64": "...", "buffers": {...}}
+//   quantized.json        {"schema_version": 3, "weights": "int4", "model": {...},
+//                         "header_xxh64": "...", "checksums_xxh64": "...", "buffers": {...}}
+//                         XXH64 of the header of weights.safetensors, and of weights.checksums;
+//                         version 2 has "weights_xxh64", of all of weights.safetensors, instead
+//   weights.checksums     of each tile of weights.safetensors (engine/checkpoint/tile_sums.h)
 //   weights.safetensors   of each parameter NAME, whole and without padding, either NAME in fp32
 //                         or, where tokens are multiplied by it, its numbers NAME, of int8, fp8
 //                         (e4m3)
@@ -31,10 +34,11 @@ bool IsQuantized(const ParameterSpec& spec);
 
 class QuantizedWeights final : public WeightSource {
  public:
-  /// Throws InputError, also for weights that are not those that were written.
+  /// Throws InputError, also for headers and checksums that are not those that were written.
   explicit QuantizedWeights(const std::string& directory);
 
   const ModelConfig& model() const override { return model_; }
+  /// Throws StorageError for weights that are not those that were written.
   void Read(const TensorSlice& slice) const override;
   const std::map<std::string, std::vector<float>>& buffers() const override { return buffers_; }
   WeightFormat format() const override { return format_; }
@@ -44,6 +48,10 @@ class QuantizedWeights final : public WeightSource {
   /// Throws InputError when the tensor is another.
   void RequireShape(const SafetensorsEntry& entry, DType dtype,
                     const std::vector<int64_t>& shape) const;
+  /// Compares the headers, and readies the checks of what is read; `whole` is the checksum of the
+  /// whole file in folders of version 2, where all of it is compared at once.
+  void RequireUndamaged(const std::string& whole, const std::string& header,
+                        const std::string& checksums);
   /// Elements [full, full + values.size()) of the whole parameter.
   void ReadRun(const ParameterSpec& spec, int64_t full, std::span<float> values) const;
 

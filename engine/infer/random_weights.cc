@@ -1,6 +1,6 @@
 #include "engine/infer/random_weights.h"
 
-#include "engine/data/mix.h"
+#include "engine/base/mix.h"
 #include "engine/train/checkpointing.h"
 
 namespace trimtab {

@@ -43,8 +43,7 @@ class RankRunner final : public StepRunner {
   void ThrowIfFailed() const;
   /// The same where it must be, as soon as it is known.
   [[noreturn]] void ThrowFailure() const;
-  /// Allocator peak of the fullest rank so far, in bytes.
-  int64_t peak_mem_bytes() const;
+  int64_t peak_mem_bytes() const override;
 
  private:
   class Ranks;

@@ -1,6 +1,7 @@
 #include "engine/infer/request.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <iterator>
 #include <span>
@@ -69,6 +70,7 @@ EngineMetrics& EngineMetrics::operator+=(const EngineMetrics& other) {
         &EngineMetrics::used_blocks, &EngineMetrics::total_blocks}) {
     this->*counter += other.*counter;
   }
+  peak_mem_bytes = std::max(peak_mem_bytes, other.peak_mem_bytes);
   return *this;
 }
 

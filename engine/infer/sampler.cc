@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/data/mix.h"
+#include "engine/base/mix.h"
 #include "engine/ops/kernel.h"
 #include "engine/ops/math.h"
 

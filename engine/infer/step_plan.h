@@ -57,6 +57,8 @@ class StepRunner {
   virtual void WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) = 0;
   /// V.
   virtual int64_t vocab_size() const = 0;
+  /// Allocator peak of the fullest rank so far; 0 where nothing is allocated.
+  virtual int64_t peak_mem_bytes() const { return 0; }
 };
 
 }  // namespace trimtab

@@ -15,7 +15,8 @@ namespace {
 
 class CheckpointWeights final : public WeightSource {
  public:
-  explicit CheckpointWeights(const std::string& directory) : reader_(directory) {}
+  explicit CheckpointWeights(const std::string& directory)
+      : reader_(directory, CheckpointParts::kWeights) {}
 
   const ModelConfig& model() const override { return reader_.header().run.model; }
   void Read(const TensorSlice& slice) const override { reader_.Read(StateKind::kWeight, slice); }

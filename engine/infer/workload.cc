@@ -77,6 +77,57 @@ bool ServiceLoad::shares() const {
   return std::ranges::any_of(requests, [](const auto& each) { return each.shared_tokens > 0; });
 }
 
+double ServiceLoad::offered_tokens_per_s() const {
+  if (concurrency > 0) return 0;
+  int64_t tokens = 0;
+  for (const LoadRequest& each : requests) tokens += each.output_tokens;
+  const double seconds = requests.back().at_s - requests.front().at_s;
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+nlohmann::json ToJson(const ServiceLoad& load) {
+  nlohmann::json requests = nlohmann::json::array();
+  for (const LoadRequest& each : load.requests) {
+    requests.push_back({each.at_s, each.prompt_tokens, each.output_tokens, each.shared_tokens});
+  }
+  return {{"concurrency", load.concurrency}, {"requests", std::move(requests)}};
+}
+
+ServiceLoad ServiceLoadFromJson(const nlohmann::json& json, const std::string& where) {
+  StrictObject object(json, where);
+  ServiceLoad load;
+  object.Integer("concurrency", load.concurrency, 0, 1 << 20, Need::kRequired);
+  const nlohmann::json& requests = *object.Find("requests", Need::kRequired);
+  object.Finish();
+  const auto fail = [&](size_t index) {
+    throw InputError(
+        fmt::format("{}.requests[{}]: expected [at_s, input tokens, output tokens, shared tokens]",
+                    where, index));
+  };
+  if (!requests.is_array() || requests.empty()) fail(0);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const nlohmann::json& each = requests[i];
+    const bool numbers = each.is_array() && each.size() == 4 && each[0].is_number() &&
+                         each[1].is_number_integer() && each[2].is_number_integer() &&
+                         each[3].is_number_integer();
+    if (!numbers) fail(i);
+    load.requests.push_back({.at_s = each[0],
+                             .prompt_tokens = each[1],
+                             .output_tokens = each[2],
+                             .shared_tokens = each[3],
+                             .seed = i});
+    const LoadRequest& request = load.requests.back();
+    const bool ordered = i == 0 || request.at_s >= load.requests[i - 1].at_s;
+    const bool whole = request.prompt_tokens > 0 && request.output_tokens > 0 &&
+                       request.shared_tokens >= 0 &&
+                       request.shared_tokens <= request.prompt_tokens &&
+                       request.prompt_tokens <= LengthDistribution::kMaxLength &&
+                       request.output_tokens <= LengthDistribution::kMaxLength;
+    if (!ordered || !whole) fail(i);
+  }
+  return load;
+}
+
 void ShareBeginnings(int64_t tokens, std::vector<LoadRequest>& requests) {
   for (LoadRequest& each : requests) each.shared_tokens = std::min(tokens, each.prompt_tokens);
 }

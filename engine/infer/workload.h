@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ struct LoadRequest {
   int64_t output_tokens = 0;
   int64_t shared_tokens = 0;  // of the prompt, the first ones: those of all prompts are alike
   uint64_t seed = 0;          // of its choices: its number in the load
+
+  bool operator==(const LoadRequest&) const = default;
 };
 
 /// A load on a service: requests in the order in which they come, by an open loop or a closed one.
@@ -44,7 +47,17 @@ struct ServiceLoad {
   int64_t longest() const;
   /// Whether prompts begin alike.
   bool shares() const;
+  /// Output tokens that an open loop asks for per second; 0 of a closed one, which asks for as many
+  /// as come.
+  double offered_tokens_per_s() const;
+
+  bool operator==(const ServiceLoad&) const = default;
 };
+
+/// {"concurrency": 8, "requests": [[at_s, input, output, shared], ...]}
+nlohmann::json ToJson(const ServiceLoad& load);
+/// Inverse of ToJson; requests get the seeds of their places. Throws InputError.
+ServiceLoad ServiceLoadFromJson(const nlohmann::json& json, const std::string& where);
 
 /// `count` requests of a workload "INPUT/OUTPUT", each side a LengthDistribution. With a `rate`, in
 /// requests per second, they come as a Poisson process. The same seed draws the same.

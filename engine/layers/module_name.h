@@ -25,9 +25,8 @@ class ModuleName {
   ModuleName(std::string_view text) { Append(text); }    // NOLINT(google-explicit-constructor)
   ModuleName(const char* text) { Append(text); }         // NOLINT(google-explicit-constructor)
   ModuleName(const std::string& text) { Append(text); }  // NOLINT(google-explicit-constructor)
-  operator std::string() const {
-    return std::string(view());
-  }  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator std::string() const { return std::string(view()); }
 
   std::string_view view() const { return {text_.data(), size_}; }
   size_t size() const { return size_; }

@@ -18,6 +18,9 @@ enum class Fp8Sums {
                    // slow
 };
 
+/// Rows of one expert are m of its products, or k where they are summed over.
+enum class VaryingSize { kNone, kM, kK };
+
 struct GemmOptions {
   /// Add to c instead of overwriting it.
   bool accumulate = false;
@@ -42,6 +45,8 @@ struct GemmOptions {
   bool tf32 = false;
   /// No effect on other operands.
   Fp8Sums fp8_sums = Fp8Sums::kFull;
+  /// The size that is another one in most calls, so that nothing is worth choosing for it alone.
+  VaryingSize varying = VaryingSize::kNone;
 };
 
 /// Types of one product: both operands' (bytes and prices go by a's), and the result's.

@@ -130,10 +130,12 @@ void GroupedGemm(const Tensor& a, const Tensor& b, Transpose trans_b, GroupRows 
                       GroupedGemmRecord(groups, c.dim(0), n, k, {a.dtype(), b.dtype(), c.dtype()}));
   if (device.kind() == DeviceKind::kCuda) {
     const auto gemm = CudaKernel(device, OpKind::kGemm, &CudaOps::gemm);
+    GemmOptions of_group = options;
+    of_group.varying = VaryingSize::kM;
     return ForEachGroup(rows, [&](int64_t g, int64_t first, int64_t count) {
       if (count == 0) return;
       Tensor result = c.Rows(first, count);
-      gemm(a.Rows(first, count), Transpose::kNo, MatrixOf(b, g), trans_b, result, options);
+      gemm(a.Rows(first, count), Transpose::kNo, MatrixOf(b, g), trans_b, result, of_group);
     });
   }
   if (device.kind() != DeviceKind::kCpu) return;
@@ -166,16 +168,18 @@ void GroupedGemmWeights(const Tensor& a, const Tensor& b, GroupRows rows, Tensor
   if (device.kind() == DeviceKind::kCuda) {
     const auto gemm = CudaKernel(device, OpKind::kGemm, &CudaOps::gemm);
     const auto fill = CudaKernel(device, OpKind::kFill, &CudaOps::fill);
+    GemmOptions of_group = options;
+    of_group.varying = VaryingSize::kK;
     return ForEachGroup(sums, [&](int64_t g, int64_t first, int64_t count) {
       Tensor result = MatrixOf(c, g);
       if (count == 0) {
         if (!accumulate) fill(result, 0.0f);
       } else if (fp8) {
         gemm(a.Slice(first * m, {m, count}), Transpose::kNo, b.Slice(first * n, {n, count}),
-             Transpose::kYes, result, options);
+             Transpose::kYes, result, of_group);
       } else {
         gemm(a.Rows(first, count), Transpose::kYes, b.Rows(first, count), Transpose::kNo, result,
-             options);
+             of_group);
       }
     });
   }

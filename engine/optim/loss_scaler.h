@@ -17,7 +17,7 @@ class LossScaler {
       : config_(config), enabled_(true), scale_(config.initial) {}
 
   double scale() const { return scale_; }
-  /// Updates applied so far, of the steps told of. Without scaling that is all of them.
+  /// Returns how many of the steps told of overflowed, so that nothing was updated.
   int64_t skipped() const { return skipped_; }
   int64_t good_steps() const { return good_steps_; }
   /// Whether a step may overflow: there is a scale, and it can still fall.

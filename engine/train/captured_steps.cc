@@ -14,8 +14,8 @@ bool CapturedSteps::TrueOnAll(bool value) const {
   return refusals.i32()[0] == 0;
 }
 
-void CapturedSteps::BeginStep(bool possible, bool wanted) {
-  capturing_ = possible && !given_up_ && TrueOnAll(wanted);
+void CapturedSteps::BeginStep(bool possible, bool wanted, std::optional<bool> agreed) {
+  capturing_ = possible && !given_up_ && (agreed ? *agreed : TrueOnAll(wanted));
   if (!capturing_) graphs_.clear();  // their memory is needed
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "engine/comm/parallel_context.h"
 #include "engine/device/device.h"
@@ -20,8 +21,9 @@ class CapturedSteps {
       : parallel_(parallel), device_(device) {}
 
   /// `possible`: the run allows captures, which is the same on all ranks. `wanted`: so does what
-  /// listens on this one.
-  void BeginStep(bool possible, bool wanted);
+  /// listens on this one. `agreed`: `wanted` of all ranks, where the caller has exchanged it;
+  /// otherwise they are asked here.
+  void BeginStep(bool possible, bool wanted, std::optional<bool> agreed = std::nullopt);
 
   /// Runs `work`; in a captured step as the graph of part `part`, captured where there is none yet.
   /// Memory that graphs need and the device lacks is no failure: all ranks then go on without.

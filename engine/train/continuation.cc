@@ -27,6 +27,7 @@ constexpr const char* kSilent[] = {
     "device",
     "model",
     "data",
+    "stack",
     "memory_per_rank_bytes",
     "threads_per_rank",
     "routing.imbalance_factor",

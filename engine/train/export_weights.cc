@@ -30,7 +30,7 @@ HuggingFaceSummary ExportToHuggingFace(const std::string& checkpoint, const std:
                                        const HuggingFaceOptions& options,
                                        const std::function<void(int64_t bytes)>& progress) {
   AtomicFolder folder(out);
-  const CheckpointReader reader(checkpoint);
+  const CheckpointReader reader(checkpoint, CheckpointParts::kWeights);
   const ModelConfig& model = reader.header().run.model;
   const WholeModelDeclaration whole = DeclareWholeModel(model);
   const nlohmann::json token_ids = TokenIdsOf(checkpoint);

@@ -122,6 +122,15 @@ void Rank::CheckOthers() {
   if (!in_process_) MpiWorld::OfProcess().ThrowIfTold();
 }
 
+void Rank::Max(std::span<int64_t> values) {
+  Tensor tensor =
+      Tensor::Empty(*host_, {std::ssize(values)}, DType::kI64, MemoryTag::kCommunication);
+  auto* data = static_cast<int64_t*>(tensor.raw());
+  std::copy(values.begin(), values.end(), data);
+  parallel_.host->AllReduce(tensor, ReduceOp::kMax);
+  std::copy(data, data + values.size(), values.begin());
+}
+
 std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
   const auto count = static_cast<int64_t>(values.size());
   const int64_t ranks = parallel_.host->size();

@@ -40,6 +40,8 @@ class Rank {
   /// one of them has failed, of whatever replica; where one is lost, this process ends. Ranks that
   /// are threads need it not.
   void CheckOthers();
+  /// Replaces each value by the largest that any rank passed. All pass the same number of values.
+  void Max(std::span<int64_t> values);
   /// What every rank passed, one after the other. All pass the same number of values.
   std::vector<int64_t> Gather(std::span<const int64_t> values);
 

@@ -1,10 +1,11 @@
 #include "engine/train/run_training.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <map>
-#include <numeric>
+#include <span>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -15,6 +16,7 @@
 #include "engine/data/end_tokens.h"
 #include "engine/data/open_token_source.h"
 #include "engine/data/open_tokenizer.h"
+#include "engine/data/sample_prefetcher.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/continuation.h"
 #include "engine/train/ranks.h"
@@ -43,7 +45,7 @@ class RankLoop {
            Rank& rank, Shared& shared)
       : run_(run),
         options_(options),
-        source_(source),
+        samples_(source, run.sequence_length + 1, kMicroBatchesAhead * run.layout.micro_batch),
         rank_(rank),
         shared_(shared),
         trainer_(run, rank.parallel(), rank.device()) {}
@@ -59,13 +61,16 @@ class RankLoop {
       if (GoesOnInPlace()) saved = step;
     }
     StopSignal stop = StopSignal::kNone;
+    if (step < run_.steps) Expect(step);
+    StartTogether();
     while (step < run_.steps && stop == StopSignal::kNone) {
       OneStep(step++);
-      stop = StopRequested();
+      stop = EndTogether();
       const bool due = options_.save_every > 0 && step % options_.save_every == 0;
       if (due && stop != StopSignal::kCancel) {
         Save(step);
         saved = step;
+        StartTogether();
       }
     }
     if (stop != StopSignal::kCancel && saved != step) Save(step);
@@ -88,15 +93,24 @@ class RankLoop {
     return rank_.FromFirst(in_place ? 1 : 0) == 1;
   }
 
+  /// Begins the time of a step after other work, once all ranks have done theirs.
+  void StartTogether() {
+    rank_.Barrier();
+    begin_ = Clock::now();
+  }
+
+  void Expect(int64_t step) {
+    const Trainer::SampleRange range = trainer_.SamplesOf(step);
+    samples_.Expect(range.first, range.count);
+  }
+
   void OneStep(int64_t index) {
-    rank_.Barrier();
-    const Clock::time_point start = Clock::now();
-    const StepResult result = trainer_.Step(source_, index);
+    if (index + 1 < run_.steps) Expect(index + 1);
+    const StepResult result = trainer_.Step(samples_, index, all_allow_capture_);
     rank_.device().Synchronize();
-    rank_.Barrier();
     if (rank_.speaks()) shared_.summary.last_loss = result.loss;
     if (rank_.index() != 0 || !options_.on_step) return;
-    const double seconds = SecondsSince(start);
+    const double seconds = SecondsSince(begin_);
     const double tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
     options_.on_step({.step = index + 1,
                       .loss = result.loss,
@@ -109,11 +123,17 @@ class RankLoop {
                       .tokens_per_s = tokens / seconds});
   }
 
-  /// Rank 0's answer, the same for all.
-  StopSignal StopRequested() {
-    if (!options_.stop_requested) return StopSignal::kNone;
-    const StopSignal mine = rank_.index() == 0 ? options_.stop_requested() : StopSignal::kNone;
-    return static_cast<StopSignal>(rank_.FromFirst(static_cast<int64_t>(mine)));
+  /// The one exchange between all ranks of a step: it tells whether all allow the next step to be
+  /// captured, and returns rank 0's answer to whether to stop. The time of the next step begins as
+  /// this rank comes here, so waiting for slower ranks is part of some step.
+  StopSignal EndTogether() {
+    const bool asks = rank_.index() == 0 && options_.stop_requested;
+    const StopSignal mine = asks ? options_.stop_requested() : StopSignal::kNone;
+    begin_ = Clock::now();
+    std::array<int64_t, 2> told = {static_cast<int64_t>(mine), trainer_.AllowsCapture() ? 0 : 1};
+    rank_.Max(told);
+    all_allow_capture_ = told[1] == 0;
+    return static_cast<StopSignal>(told[0]);
   }
 
   void Save(int64_t step) {
@@ -127,18 +147,34 @@ class RankLoop {
     // Threads share the writer of rank 0; a process has one of its own.
     if (rank_.speaks() && rank_.index() != 0) MakeWriter(header, FileRole::kJoin);
     WriteState(trainer_, *shared_.writer);
-    int64_t written = 0;
-    if (rank_.speaks() && rank_.index() != 0) {
-      shared_.writer->Finish();
-      written = shared_.writer->written_elements();
-    }
-    const std::vector<int64_t> elsewhere = rank_.Gather(std::span(&written, 1));
-    if (rank_.index() == 0) {
-      shared_.writer->Finish(std::accumulate(elsewhere.begin(), elsewhere.end(), int64_t{0}));
-    }
+    if (rank_.speaks() && rank_.index() != 0) shared_.writer->Finish();
+    CollectReceipts();
+    if (rank_.index() == 0) shared_.writer->Finish();
     if (rank_.speaks()) shared_.writer.reset();
     if (rank_.index() != 0) return;
     if (options_.on_save) options_.on_save(step, SecondsSince(start));
+  }
+
+  /// Hands rank 0's writer what the others have written, along a binomial tree of processes. Every
+  /// rank has written its part when rank 0 returns.
+  void CollectReceipts() {
+    if (rank_.in_process()) return rank_.Barrier();  // one writer
+    Communicator& ranks = *rank_.parallel().host;
+    const int rank = rank_.index();
+    for (int distance = 1; distance < ranks.size(); distance *= 2) {
+      if ((rank & distance) != 0) {
+        const std::vector<uint64_t> receipt = shared_.writer->Receipt();
+        const uint64_t size = receipt.size();
+        SendHostBytes(ranks, std::as_bytes(std::span(&size, 1)), rank - distance);
+        return SendHostBytes(ranks, std::as_bytes(std::span(receipt)), rank - distance);
+      }
+      if (rank + distance >= ranks.size()) continue;
+      uint64_t size = 0;
+      RecvHostBytes(ranks, std::as_writable_bytes(std::span(&size, 1)), rank + distance);
+      std::vector<uint64_t> receipt(size);
+      RecvHostBytes(ranks, std::as_writable_bytes(std::span(receipt)), rank + distance);
+      shared_.writer->AddReceipt(receipt);
+    }
   }
 
   void MakeWriter(const CheckpointHeader& header, FileRole role) {
@@ -149,10 +185,12 @@ class RankLoop {
 
   const RunConfig& run_;
   const TrainingOptions& options_;
-  const TokenSource& source_;
+  SamplePrefetcher samples_;
   Rank& rank_;
   Shared& shared_;
   Trainer trainer_;
+  Clock::time_point begin_{};       // of the step under way
+  bool all_allow_capture_ = false;  // no first step is captured: kernels are chosen in it
 };
 
 /// A checkpoint this run can go on from.

@@ -27,7 +27,7 @@ struct TrainingStep {
   double loss_scale = 1;    // with fp16
   bool skipped = false;     // with fp16: gradients overflowed, so nothing was updated
   RoutingReport routing{};  // with experts
-  double step_time_s = 0;   // of the slowest rank
+  double step_time_s = 0;   // until rank 0 was done; with what it waited for others after the last
   double tokens_per_s = 0;
 };
 

@@ -177,15 +177,16 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const M
   put(batch.targets, targets);
 }
 
-void Trainer::BeginCapture() {
+bool Trainer::AllowsCapture() const {
+  return !chunks_.front()->observed() && device_.recorder() == nullptr;
+}
+
+void Trainer::BeginCapture(std::optional<bool> allowed) {
   // Messages from one graph to the next cannot be captured.
   const bool possible = warm_ && !parallel_.layout.overlap_param_gather && device_.CanCapture() &&
                         parallel_.tp->CanCapture() && parallel_.cp->CanCapture() &&
                         parallel_.dp->CanCapture() && parallel_.pp->CanCapture();
-  // An observer looks at values on the host, which captured work cannot; a recorder wants to see
-  // every op.
-  const bool wanted = !chunks_.front()->observed() && device_.recorder() == nullptr;
-  captured_.BeginStep(possible, wanted);
+  captured_.BeginStep(possible, AllowsCapture(), allowed);
 }
 
 bool Trainer::CapturesMicroBatches() const {
@@ -265,9 +266,14 @@ double Trainer::MeanLoss() {
   return static_cast<double>(total) / static_cast<double>(run_.global_batch * run_.sequence_length);
 }
 
-StepResult Trainer::Step(const TokenSource& source, int64_t step) {
-  const int64_t first_sample =
-      SamplesBefore(step) + parallel_.dp_rank * run_.num_micro_batches() * run_.layout.micro_batch;
+Trainer::SampleRange Trainer::SamplesOf(int64_t step) const {
+  const int64_t count = run_.num_micro_batches() * run_.layout.micro_batch;
+  const bool reads = parallel_.pp_rank == 0 || parallel_.pp_rank + 1 == run_.layout.pp;
+  return {SamplesBefore(step) + parallel_.dp_rank * count, reads ? count : 0};
+}
+
+StepResult Trainer::Step(const TokenSource& source, int64_t step, std::optional<bool> capture) {
+  const int64_t first_sample = SamplesOf(step).first;
   StepResult result = {.learning_rate = LearningRate(run_.optimizer, step, run_.steps),
                        .loss_scale = loss_scaler_.scale()};
   // The gradient of the mean over the global batch: data-parallel ranks then simply add up.
@@ -279,7 +285,7 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
   }
 
   optimizer_.Prepare(result.learning_rate, step - loss_scaler_.skipped(), result.loss_scale);
-  BeginCapture();
+  BeginCapture(capture);
   RunActions(source, first_sample);
   warm_ = true;
 

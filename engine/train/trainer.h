@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,8 +58,22 @@ class Trainer {
   /// SamplesBefore(step), of which this data-parallel rank takes its share, cut over the
   /// context-parallel ranks. Every rank
   /// of the run calls it together. Throws Error when loss or gradient norm are no longer finite
-  /// (fp16: and the loss scale cannot fall further).
-  StepResult Step(const TokenSource& source, int64_t step);
+  /// (fp16: and the loss scale cannot fall further). `capture`: whether all ranks allow captures of
+  /// this step, where the caller has exchanged AllowsCapture; otherwise they are asked.
+  StepResult Step(const TokenSource& source, int64_t step,
+                  std::optional<bool> capture = std::nullopt);
+  /// Whether this rank allows its next step to be captured: an observer looks at values on the
+  /// host, which captured work cannot; a recorder wants to see every op.
+  bool AllowsCapture() const;
+
+  /// Samples of a source, in order.
+  struct SampleRange {
+    int64_t first = 0;
+    int64_t count = 0;
+  };
+  /// Returns those that this rank reads in a step, in the order of its micro batches; none where
+  /// other stages of the pipeline read them.
+  SampleRange SamplesOf(int64_t step) const;
 
   /// Goes on where another run stood that took `samples` samples in its first `step` steps; its
   /// global batch may have been another one.
@@ -105,9 +120,9 @@ class Trainer {
   void LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch);
   /// All micro batches of a step, of which the first is at sample `first_sample`, and what ends it.
   void RunActions(const TokenSource& source, int64_t first_sample);
-  /// Decides whether the step is captured: from the second one on, where the device can and nobody
-  /// listens to the ops of any rank.
-  void BeginCapture();
+  /// Decides whether the step is captured: from the second one on, where the device can and all
+  /// ranks allow it.
+  void BeginCapture(std::optional<bool> allowed);
   /// Whether that includes its micro batches: not where messages come between their passes, nor
   /// where the host must learn how many rows experts get.
   bool CapturesMicroBatches() const;

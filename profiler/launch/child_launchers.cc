@@ -41,7 +41,7 @@ class InprocLauncher : public Launcher {
 
 constexpr std::array kMpirunOptions = {
     OptionRow{"hostfile", OptionKind::kFile, "Open MPI's list of hosts and their slots"},
-    OptionRow{"host", OptionKind::kWord, "the same on one line: a:8,b:8"},
+    OptionRow{"host", OptionKind::kWord, "hosts and their slots: a:8,b:8"},
     OptionRow{"interface", OptionKind::kWord, "network interfaces that MPI talks over: eth0,ib0"},
 };
 

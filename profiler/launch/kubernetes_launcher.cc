@@ -11,11 +11,11 @@ namespace trimtab {
 namespace {
 
 constexpr std::array kOptions = {
-    OptionRow{"image", OptionKind::kWord, "container image with trimtab at the same path; needed"},
-    OptionRow{"namespace", OptionKind::kWord, "of the job"},
+    OptionRow{"image", OptionKind::kWord, "image with trimtab at the same path (required)"},
+    OptionRow{"namespace", OptionKind::kWord, "namespace of the job"},
     OptionRow{"claim", OptionKind::kWord, "persistent volume claim that all pods share"},
-    OptionRow{"mount", OptionKind::kWord, "where pods see it; /work if left out"},
-    OptionRow{"gpu-resource", OptionKind::kWord, "a GPU's name; nvidia.com/gpu if left out"},
+    OptionRow{"mount", OptionKind::kWord, "where pods mount the claim [/work]"},
+    OptionRow{"gpu-resource", OptionKind::kWord, "resource name of a GPU [nvidia.com/gpu]"},
 };
 
 /// YAML takes a JSON string for what it says.

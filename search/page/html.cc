@@ -81,6 +81,10 @@ std::string TrustLabel(const std::string& trust) {
   return fmt::format("<span class=\"trust {0}\">{0}</span>", Escape(trust));
 }
 
+std::string WarningHtml(const std::string& html) {
+  return fmt::format("<p class=\"warning\" role=\"note\">{}</p>\n", html);
+}
+
 std::string Counted(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", Grouped(static_cast<double>(count)), noun, count == 1 ? "" : "s");
 }

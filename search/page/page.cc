@@ -25,25 +25,42 @@ std::string Fill(std::string_view text,
   }
 }
 
-}  // namespace
-
-std::string PageHtml(const std::string& title, const std::string& body) {
+std::string Framed(const std::string& title, const std::string& body, const std::string& connect,
+                   const std::string& more) {
   return Fill(PageAsset("page.html"), {{"title", title},
                                        {"style", PageAsset("page.css")},
                                        {"body", body},
+                                       {"connect", connect},
+                                       {"more", more},
                                        {"vega", PageAsset("vega.js")},
                                        {"script", PageAsset("page.js")}});
+}
+
+}  // namespace
+
+std::string PageHtml(const std::string& title, const std::string& body) {
+  return Framed("Trimtab report: " + title, body, /*connect=*/"", /*more=*/"");
+}
+
+std::string LiveFrame(const std::string& body) {
+  const std::string script = fmt::format("<script>\n{}</script>\n", PageAsset("live.js"));
+  return Framed("Trimtab: a search", body, "; connect-src 'self'", script);
+}
+
+std::string ReportBody(const nlohmann::json& report) {
+  if (report["for"] == "serving") return ServingHtml(report);
+  std::string charts;
+  for (const Chart& chart : Charts(report)) charts += ChartHtml(chart);
+  return VerdictHtml(report) + RaceHtml(report) + "<div class=\"charts\">\n" + charts + "</div>\n" +
+         RankingHtml(report) + DetailsHtml(report);
 }
 
 std::string ReportHtml(const nlohmann::json& report) {
   const nlohmann::json& problem = report["problem"];
   const std::string title =
       EscapedText(problem["model"]["name"]) + " on " + EscapedText(problem["cluster"]["name"]);
-  std::string charts;
-  for (const Chart& chart : Charts(report)) charts += ChartHtml(chart);
-  const std::string body = VerdictHtml(report) + RaceHtml(report) + "<div class=\"charts\">\n" +
-                           charts + "</div>\n" + RankingHtml(report) + DetailsHtml(report);
-  return PageHtml(title, body);
+  const bool serves = report["for"] == "serving";
+  return PageHtml(serves ? "Serving " + title : title, ReportBody(report));
 }
 
 }  // namespace trimtab

@@ -13,6 +13,12 @@ std::string ReportHtml(const nlohmann::json& report);
 /// The same of what `trimtab validate` says of published runs: its `rows`.
 std::string AccuracyHtml(const nlohmann::json& validation);
 
+/// What ReportHtml has between its title and its scripts.
+std::string ReportBody(const nlohmann::json& report);
+
+/// A page that stays in touch with its server (live.h) around `body`, which is HTML.
+std::string LiveFrame(const std::string& body);
+
 /// A page of that kind with this title and body, both HTML.
 std::string PageHtml(const std::string& title, const std::string& body);
 

@@ -141,7 +141,12 @@ function makeInteractive(section) {
   update();
 }
 
-makeInteractive(document.getElementById('ranking'));
-Promise.all([...document.querySelectorAll('.chart')].map(drawChart)).then(() => {
-  document.documentElement.dataset.drawn = 'true';
-});
+function draw() {
+  const ranking = document.getElementById('ranking');
+  if (ranking) makeInteractive(ranking);
+  return Promise.all([...document.querySelectorAll('.chart')].map(drawChart)).then(() => {
+    document.documentElement.dataset.drawn = 'true';
+  });
+}
+
+draw();

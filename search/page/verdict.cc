@@ -137,8 +137,10 @@ std::string BindsTile(const json& recommended) {
       Paragraph(EscapedText(binds["text"])));
 }
 
-std::string Warning(const std::string& text) {
-  return fmt::format("<p class=\"warning\" role=\"note\">{}</p>\n", text);
+/// What will train, where that is not our own engine.
+std::string StackWords(const json& cluster) {
+  if (!cluster.contains("stack")) return "";
+  return ", with " + EscapedText(cluster["stack"]["name"]);
 }
 
 }  // namespace
@@ -152,21 +154,21 @@ std::string VerdictHtml(const json& report) {
                                        recommended["threads_per_rank"].get<int64_t>());
   std::string html = fmt::format(
       "<header>\n<p class=\"quiet\">Trimtab report: {} on {}, global batch {}, {} tokens a "
-      "sequence, best {}</p>\n<h1>{}, on {}</h1>\n<p>{}</p>\n</header>\n",
+      "sequence{}, best {}</p>\n<h1>{}, on {}</h1>\n<p>{}</p>\n</header>\n",
       EscapedText(problem["model"]["name"]), EscapedText(problem["cluster"]["name"]),
       recommended["global_batch"].get<int64_t>(), problem["sequence_length"].get<int64_t>(),
-      EscapedText(report["objective"]), Escape(Capitalised(LayoutWords(layout))), place,
-      LayoutHtml(layout));
+      StackWords(problem["cluster"]), EscapedText(report["objective"]),
+      Escape(Capitalised(LayoutWords(layout))), place, LayoutHtml(layout));
   if (recommended["measured"].is_null()) {
-    html += Warning("Nothing here was measured: every figure is a prediction.");
+    html += WarningHtml("Nothing here was measured: every figure is a prediction.");
   }
   if (const json& training = recommended["training"]; !training.is_null()) {
     for (const json& unmet : training["unmet"]) {
-      html += Warning("It does not meet --require " + EscapedText(unmet));
+      html += WarningHtml("It does not meet --require " + EscapedText(unmet));
     }
   }
   if (report["proof"]["partial"].get<bool>()) {
-    html += Warning("Incomplete: " + EscapedText(report["proof"]["partial_reason"]));
+    html += WarningHtml("Incomplete: " + EscapedText(report["proof"]["partial_reason"]));
   }
   html += "<div class=\"tiles\">\n" + SpeedTile(report) + DefaultTile(recommended) +
           NextBestTile(report) + MemoryTile(recommended) + BindsTile(recommended);

@@ -16,34 +16,34 @@ void Scale(const Correction::Factor& factor, Prediction& prediction) {
   prediction.step_time_high_s = prediction.step_time_s * (1 + factor.half_width);
   prediction.tokens_per_s /= factor.ratio;
   for (auto& [part, seconds] : prediction.breakdown_s) seconds *= factor.ratio;
-  prediction.trust = Name(Trust::kCalibrated);
+  prediction.trust = Trust::kCalibrated;
 }
 
-std::map<Mode, Correction::Factor> FactorsOf(Precision precision,
+std::map<Mode, Correction::Factor> FactorsOf(const std::string& numerics,
                                              const std::vector<Residual>& residuals) {
   std::vector<PredictionSample> samples;
   for (const Residual& each : residuals) {
-    if (each.precision == precision) samples.push_back(each.sample);
+    if (each.numerics == numerics) samples.push_back(each.sample);
   }
   return FitCorrection(samples).factors;
 }
 
 /// What was measured in one precision says nothing of the prices of another.
-void CorrectOnePrecision(Precision precision, const std::vector<Residual>& seed,
-                         const std::vector<Residual>& own,
-                         std::vector<CandidateRecord>& candidates) {
-  std::map<Mode, Correction::Factor> factors = FactorsOf(precision, own);
-  for (auto& [mode, factor] : FactorsOf(precision, seed)) {
+void CorrectOneNumerics(const std::string& numerics, const std::vector<Residual>& seed,
+                        const std::vector<Residual>& own,
+                        std::vector<CandidateRecord>& candidates) {
+  std::map<Mode, Correction::Factor> factors = FactorsOf(numerics, own);
+  for (auto& [mode, factor] : FactorsOf(numerics, seed)) {
     factor.half_width = std::hypot(factor.half_width, factor.ratio - 1);
     factors.try_emplace(mode, factor);
   }
   for (CandidateRecord& candidate : candidates) {
     const auto factor = factors.find(ModeOf(candidate.run));
-    if (candidate.run.layout.precision != precision) continue;
+    if (NumericsOf(candidate) != numerics) continue;
     if (candidate.measured || factor == factors.end()) continue;
-    if (candidate.closed_form) Scale(factor->second, *candidate.closed_form);
-    if (candidate.dry_run) Scale(factor->second, *candidate.dry_run);
-    candidate.corrected = candidate.prediction() != nullptr;
+    if (candidate.stored_prediction() == nullptr) continue;
+    candidate.corrected = *candidate.stored_prediction();
+    Scale(factor->second, *candidate.corrected);
   }
 }
 
@@ -53,7 +53,7 @@ std::vector<Residual> ResidualsOf(const std::vector<CandidateRecord>& candidates
   std::vector<Residual> residuals;
   for (const CandidateRecord& candidate : candidates) {
     if (!candidate.measured) continue;
-    residuals.push_back({.precision = candidate.run.layout.precision,
+    residuals.push_back({.numerics = NumericsOf(candidate),
                          .sample = {.mode = ModeOf(candidate.run),
                                     .predicted_s = candidate.prediction()->step_time_s,
                                     .measured_s = candidate.measured->step_time_s}});
@@ -64,13 +64,9 @@ std::vector<Residual> ResidualsOf(const std::vector<CandidateRecord>& candidates
 void CorrectPredictions(const std::vector<Residual>& seed,
                         std::vector<CandidateRecord>& candidates) {
   const std::vector<Residual> own = ResidualsOf(candidates);
-  std::set<Precision> precisions;
-  for (const CandidateRecord& candidate : candidates) {
-    precisions.insert(candidate.run.layout.precision);
-  }
-  for (const Precision precision : precisions) {
-    CorrectOnePrecision(precision, seed, own, candidates);
-  }
+  std::set<std::string> all;
+  for (const CandidateRecord& candidate : candidates) all.insert(NumericsOf(candidate));
+  for (const std::string& numerics : all) CorrectOneNumerics(numerics, seed, own, candidates);
 }
 
 }  // namespace trimtab

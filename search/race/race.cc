@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <tuple>
 #include <utility>
 
+#include "engine/config/text_values.h"
 #include "search/race/correct.h"
 #include "search/race/retry.h"
 #include "search/space/space_rows.h"
@@ -28,12 +30,13 @@ constexpr std::array kEndNames = {"not_run", "open", "separated", "tie", "small_
 
 /// Natural logarithm of the score of a step that takes e^`log_s` seconds.
 double LogScore(Objective objective, const CandidateRecord& candidate, double log_s) {
-  const double tokens =
-      static_cast<double>(candidate.run.global_batch * candidate.run.sequence_length);
   const int64_t peak = candidate.visits.empty()
                            ? candidate.prediction()->peak_mem_bytes
                            : candidate.visits.back().measurement.peak_mem_bytes;
-  return std::log(Score(objective, candidate.run, tokens / std::exp(log_s), peak));
+  const double step_time_s = std::exp(log_s);
+  const auto tokens =
+      static_cast<double>(candidate.run.global_batch * candidate.run.sequence_length);
+  return std::log(Score(objective, candidate, {step_time_s, tokens / step_time_s}, peak));
 }
 
 std::vector<RaceVisit> VisitsOf(const std::vector<CandidateRecord>& candidates, Race& race) {
@@ -56,21 +59,58 @@ auto Simplicity(const CandidateRecord& candidate) {
                     candidate.id);
 }
 
-/// Numbers the values of a dimension as they are met.
+/// The words of the key of a service, "tp=4,weights=fp8", by dimension.
+std::map<std::string, std::string> WordsOf(const std::string& key) {
+  std::map<std::string, std::string> words;
+  for (const std::string& word : Split(key, ',')) words[word.substr(0, word.find('='))] = word;
+  return words;
+}
+
+/// Numbers the values of each dimension as they are met.
 class ValuesOf {
  public:
-  explicit ValuesOf(const SpaceRow& row) : alike_(row.alike) {}
+  explicit ValuesOf(const std::vector<CandidateRecord>& candidates) {
+    for (const CandidateRecord& each : candidates) {
+      if (!each.serving) continue;
+      for (const auto& [dimension, word] : WordsOf(each.key)) words_[dimension];
+    }
+  }
 
-  size_t operator()(const RunConfig& run) {
-    const auto at = std::find_if(met_.begin(), met_.end(),
-                                 [&](const RunConfig* each) { return alike_(*each, run); });
-    if (at == met_.end()) met_.push_back(&run);
-    return static_cast<size_t>(at - met_.begin());
+  std::vector<size_t> operator()(const CandidateRecord& candidate) {
+    return candidate.serving ? OfService(candidate.key) : OfTraining(candidate.run);
   }
 
  private:
-  bool (*alike_)(const RunConfig& a, const RunConfig& b);
-  std::vector<const RunConfig*> met_;  // one with each value
+  template <typename T, typename Alike>
+  static size_t NumberOf(const T& value, std::vector<T>& met, const Alike& alike) {
+    const auto at =
+        std::find_if(met.begin(), met.end(), [&](const T& each) { return alike(each, value); });
+    const auto number = static_cast<size_t>(at - met.begin());
+    if (at == met.end()) met.push_back(value);
+    return number;
+  }
+
+  std::vector<size_t> OfTraining(const RunConfig& run) {
+    std::vector<size_t> values;
+    for (const SpaceRow& row : SpaceRows()) {
+      if (row.alike == nullptr) continue;
+      const auto alike = [&](const RunConfig* a, const RunConfig* b) { return row.alike(*a, *b); };
+      values.push_back(NumberOf(&run, runs_[&row], alike));
+    }
+    return values;
+  }
+
+  std::vector<size_t> OfService(const std::string& key) {
+    std::map<std::string, std::string> words = WordsOf(key);
+    std::vector<size_t> values;
+    for (auto& [dimension, met] : words_) {
+      values.push_back(NumberOf(words[dimension], met, std::equal_to<>()));
+    }
+    return values;
+  }
+
+  std::map<const SpaceRow*, std::vector<const RunConfig*>> runs_;  // one with each value
+  std::map<std::string, std::vector<std::string>> words_;          // by dimension of serving
 };
 
 /// Those that may win, with what is known of them; notes their numbers in `race`.
@@ -78,10 +118,7 @@ std::vector<Contestant> ContestantsOf(const RaceRules& rules,
                                       const std::vector<CandidateRecord>& candidates, Race& race) {
   std::vector<Contestant> contestants;
   std::vector<PredictionGroup> groups;
-  std::vector<ValuesOf> dimensions;
-  for (const SpaceRow& row : SpaceRows()) {
-    if (row.alike != nullptr) dimensions.emplace_back(row);
-  }
+  ValuesOf values(candidates);
   for (const size_t index : RankByPrediction(rules.objective, candidates)) {
     const CandidateRecord& candidate = candidates[index];
     if (HasFailed(candidate)) continue;
@@ -95,7 +132,7 @@ std::vector<Contestant> ContestantsOf(const RaceRules& rules,
     const auto at = std::find(groups.begin(), groups.end(), group);
     mine.group = static_cast<size_t>(at - groups.begin());
     if (at == groups.end()) groups.push_back(group);
-    for (ValuesOf& value : dimensions) mine.values.push_back(value(candidate.run));
+    mine.values = values(candidate);
     if (!race.entrant[index]) continue;
     mine.entrant = *race.entrant[index];
     mine.measured = LogScore(rules.objective, candidate, race.fit->StepTime(mine.entrant).log);
@@ -111,9 +148,15 @@ size_t ChooseBest(const RaceRules& rules, const Race& race,
   const auto simpler = [&](size_t a, size_t b) {
     return Simplicity(candidates[a]) < Simplicity(candidates[b]);
   };
-  // Memory is measured to the byte.
-  if (rules.objective == Objective::kMemory) {
-    return *std::min_element(visited.begin(), visited.end(), simpler);
+  if (IsExact(rules.objective)) {
+    const auto key = [&](size_t i) {
+      const double log_s = race.fit->StepTime(*race.entrant[i]).log;
+      const double score = LogScore(rules.objective, candidates[i], log_s);
+      const double seconds = rules.objective == Objective::kGpus ? log_s : 0;
+      return std::tuple(score, seconds, Simplicity(candidates[i]));
+    };
+    return *std::min_element(visited.begin(), visited.end(),
+                             [&](size_t a, size_t b) { return key(a) < key(b); });
   }
   const auto better = [&](size_t a, size_t b) {
     return race.belief->mean(*race.contestant[a]) < race.belief->mean(*race.contestant[b]);
@@ -132,7 +175,7 @@ size_t ChooseBest(const RaceRules& rules, const Race& race,
 /// together, no more than the allowed chance.
 std::vector<bool> MayBeBetter(const RaceRules& rules, const Race& race) {
   std::vector<bool> may(race.contestant.size(), false);
-  if (rules.objective == Objective::kMemory) return may;
+  if (IsExact(rules.objective)) return may;
   std::vector<std::pair<double, size_t>> chances;
   for (size_t i = 0; i < race.contestant.size(); ++i) {
     if (!race.contestant[i]) continue;
@@ -171,13 +214,13 @@ bool LosesLittle(const RaceRules& rules, double loss) {
 }
 
 PredictionGroup GroupOf(const CandidateRecord& candidate) {
-  return {ModeOf(candidate.run), candidate.run.layout.precision};
+  return {ModeOf(candidate.run), NumericsOf(candidate)};
 }
 
 RaceFit::Estimate Race::AgainstBest(const RaceRules& rules,
                                     const std::vector<CandidateRecord>& candidates,
                                     size_t candidate) const {
-  if (rules.objective == Objective::kMemory) {
+  if (IsExact(rules.objective)) {
     const double bytes = LogScore(rules.objective, candidates[candidate], 0);
     return {bytes - LogScore(rules.objective, candidates[*best], 0), 0};
   }
@@ -190,7 +233,7 @@ RaceFit::Estimate Race::AgainstBest(const RaceRules& rules,
 RaceFit::Estimate Race::MeasuredAgainstBest(const RaceRules& rules,
                                             const std::vector<CandidateRecord>& candidates,
                                             size_t candidate) const {
-  if (rules.objective == Objective::kMemory) return AgainstBest(rules, candidates, candidate);
+  if (IsExact(rules.objective)) return AgainstBest(rules, candidates, candidate);
   const auto score = [&](size_t index) {
     return LogScore(rules.objective, candidates[index], fit->StepTime(*entrant[index]).log);
   };
@@ -203,7 +246,7 @@ RaceFit::Estimate Race::MeasuredAgainstBest(const RaceRules& rules,
 }
 
 bool Race::BestIsUnproved(const RaceRules& rules) const {
-  return rules.objective != Objective::kMemory && fit->visits(*entrant[*best]) < kLeastVisits;
+  return !IsExact(rules.objective) && fit->visits(*entrant[*best]) < kLeastVisits;
 }
 
 std::vector<size_t> Race::With(Standing wanted) const {
@@ -249,7 +292,7 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
   race.standing[*race.best] = Standing::kBest;
   const double loss = race.belief->Loss(*race.contestant[*race.best]);
   race.end = EndOf(rules, race, loss, may_be_better);
-  if (rules.objective == Objective::kMemory) {
+  if (IsExact(rules.objective)) {
     race.expected_loss = 0;  // measured to the byte
   } else if (!race.BestIsUnproved(rules) && std::expm1(loss) < kLargestKnownLoss) {
     race.expected_loss = std::expm1(loss);
@@ -281,6 +324,13 @@ void ApplyRace(const Race& race, const std::vector<Residual>& seed,
     for (const VisitRecord& visit : candidate.visits) {
       measured.steps_measured += visit.measurement.steps_measured;
       measured.peak_mem_bytes = std::max(measured.peak_mem_bytes, visit.measurement.peak_mem_bytes);
+    }
+    if (measured.service) {
+      std::vector<LoadReport> reports;
+      for (const VisitRecord& visit : candidate.visits) {
+        reports.push_back(*visit.measurement.service);
+      }
+      measured.service = MedianOf(reports);
     }
     candidate.measured_half_width = step.half_width;
     candidate.measured = std::move(measured);

@@ -100,8 +100,8 @@ void ApplyRace(const Race& race, const std::vector<Residual>& seed,
 /// Whether so little is expected to be lost (RaceBelief::Loss) that one is content with it.
 bool LosesLittle(const RaceRules& rules, double loss);
 
-/// Predictions of one mode and precision share most of their errors.
-using PredictionGroup = std::pair<Mode, Precision>;
+/// Predictions of one mode and numerics share most of their errors.
+using PredictionGroup = std::pair<Mode, std::string>;
 PredictionGroup GroupOf(const CandidateRecord& candidate);
 
 }  // namespace trimtab

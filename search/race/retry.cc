@@ -21,8 +21,8 @@ int64_t NeededBytes(const CandidateRecord& candidate) {
 bool HasFailed(const CandidateRecord& candidate) {
   if (candidate.own_losses > kMostLosses) return true;
   if (candidate.failures == 0) return false;
-  const bool may_pass = candidate.last_state == Name(TrialState::kCrashed) ||
-                        candidate.last_state == Name(TrialState::kTimedOut);
+  const bool may_pass =
+      candidate.last_state == TrialState::kCrashed || candidate.last_state == TrialState::kTimedOut;
   return !may_pass || candidate.failures >= 2;
 }
 
@@ -42,13 +42,13 @@ bool EnvironmentFails(const std::vector<CandidateRecord>& candidates) {
 }
 
 double TimeLimitFactor(const CandidateRecord& candidate) {
-  return candidate.last_state == Name(TrialState::kTimedOut) ? 2 : 1;
+  return candidate.last_state == TrialState::kTimedOut ? 2 : 1;
 }
 
 std::vector<Hopeless> FindHopeless(const std::vector<CandidateRecord>& candidates) {
   const CandidateRecord* failed = nullptr;  // the one that needed least
   for (const CandidateRecord& candidate : candidates) {
-    if (candidate.last_state != Name(TrialState::kOutOfMemory)) continue;
+    if (candidate.last_state != TrialState::kOutOfMemory) continue;
     if (candidate.prediction() == nullptr) continue;
     if (failed == nullptr || NeededBytes(candidate) < NeededBytes(*failed)) failed = &candidate;
   }

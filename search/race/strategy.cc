@@ -6,13 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/nearest_name.h"
-
 namespace trimtab {
 namespace {
-
-const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost"};
 
 /// Indices with a key, by ascending key; equal keys keep their order.
 template <typename KeyOf>
@@ -30,44 +25,13 @@ std::vector<size_t> SortedBy(const std::vector<CandidateRecord>& candidates, Key
 
 }  // namespace
 
-std::string Name(Objective objective) { return kObjectiveNames[static_cast<size_t>(objective)]; }
-
-Objective ParseObjective(const std::string& text) {
-  for (size_t i = 0; i < kObjectiveNames.size(); ++i) {
-    if (kObjectiveNames[i] == text) return static_cast<Objective>(i);
-  }
-  throw UsageError(
-      fmt::format("unknown objective \"{}\"{}", text, SuggestName(text, kObjectiveNames)));
-}
-
-double Score(Objective objective, const RunConfig& run, double tokens_per_s,
+double Score(Objective objective, const CandidateRecord& candidate, StepSpeed speed,
              int64_t peak_mem_bytes) {
-  switch (objective) {
-    case Objective::kThroughput:
-      return 1 / tokens_per_s;
-    case Objective::kMemory:
-      return static_cast<double>(peak_mem_bytes);
-    case Objective::kCost: {
-      const int64_t paid = run.device == "cpu" ? 1 : run.layout.world_size();
-      return static_cast<double>(paid) / tokens_per_s;
-    }
-  }
-  TRIMTAB_ASSERT(false, "objective {}", static_cast<int>(objective));
-}
-
-SortKey PredictionKey(Objective objective, const RunConfig& run, const Prediction& prediction) {
-  return {Score(objective, run, prediction.tokens_per_s, prediction.peak_mem_bytes),
-          prediction.step_time_s};
-}
-
-bool IsPlain(const ParallelConfig& layout) {
-  ParallelConfig plain;
-  plain.dp = layout.dp;
-  plain.precision = layout.precision;
-  plain.master = layout.master;
-  plain.moments = layout.moments;
-  plain.gradients = layout.gradients;
-  return layout == plain;
+  // Nothing that meets the requirements is as bad.
+  constexpr double kUnmet = 1e20;
+  const double rate = candidate.serving ? 1 / speed.step_time_s : speed.tokens_per_s;
+  const double score = Score(objective, candidate.run, rate, peak_mem_bytes);
+  return candidate.strain > 0 ? kUnmet * candidate.strain * score : score;
 }
 
 std::vector<size_t> RankByPrediction(Objective objective,
@@ -75,7 +39,9 @@ std::vector<size_t> RankByPrediction(Objective objective,
   return SortedBy(candidates, [&](const CandidateRecord& candidate) -> std::optional<SortKey> {
     const Prediction* prediction = candidate.prediction();
     if (!candidate.pruned_by.empty() || prediction == nullptr) return std::nullopt;
-    return PredictionKey(objective, candidate.run, *prediction);
+    return SortKey{Score(objective, candidate, {prediction->step_time_s, prediction->tokens_per_s},
+                         prediction->peak_mem_bytes),
+                   prediction->step_time_s};
   });
 }
 
@@ -84,7 +50,8 @@ std::vector<size_t> RankByMeasurement(Objective objective,
   return SortedBy(candidates, [&](const CandidateRecord& candidate) -> std::optional<SortKey> {
     if (!candidate.pruned_by.empty() || !candidate.measured) return std::nullopt;
     const Measurement& measured = *candidate.measured;
-    return SortKey{Score(objective, candidate.run, measured.tokens_per_s, measured.peak_mem_bytes),
+    return SortKey{Score(objective, candidate, {measured.step_time_s, measured.tokens_per_s},
+                         measured.peak_mem_bytes),
                    measured.step_time_s};
   });
 }

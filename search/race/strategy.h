@@ -5,41 +5,24 @@
 // be chosen without one, and the best of those race each other (race.h).
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
+#include "search/space/objective.h"
 #include "search/study/study.h"
 
 namespace trimtab {
 
-/// What "best" means.
-enum class Objective {
-  kThroughput,  // most tokens per second
-  kMemory,      // least peak memory of the fullest rank
-  kCost,        // least rank-seconds per token, and with that least energy at the GPUs' own power;
-                // on cpu, whose ranks share one machine, as throughput
+/// How fast a candidate is: a step of training, or of a service, whose step is what its objective
+/// counts, one output token or answer.
+struct StepSpeed {
+  double step_time_s = 0;
+  double tokens_per_s = 0;
 };
-inline constexpr std::array kObjectives = {Objective::kThroughput, Objective::kMemory,
-                                           Objective::kCost};
-std::string Name(Objective objective);
-/// Throws UsageError for anything but throughput, memory, cost.
-Objective ParseObjective(const std::string& text);
-
-/// The figure to minimise, for a step of `run` with these figures: seconds per token, bytes, or
-/// rank-seconds per token.
-double Score(Objective objective, const RunConfig& run, double tokens_per_s,
+/// The figure to minimise, of a candidate with these figures; far worse for one that misses what is
+/// required.
+double Score(Objective objective, const CandidateRecord& candidate, StepSpeed speed,
              int64_t peak_mem_bytes);
-
-/// What candidates are ordered by, smallest first: the score, then the seconds of a step.
-using SortKey = std::pair<double, double>;
-SortKey PredictionKey(Objective objective, const RunConfig& run, const Prediction& prediction);
-
-/// Whether it is what one would start with: data parallelism alone, in micro batches of one.
-bool IsPlain(const ParallelConfig& layout);
 
 /// Indices of the candidates in the running, best first by their best prediction. Ties go to the
 /// shorter step, then to the order of the space. A failed trial does not move a candidate.

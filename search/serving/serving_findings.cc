@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "engine/base/units.h"
 #include "engine/infer/serving_json.h"
 
 namespace trimtab {
 
-std::string WhatBinds(const ServingEvaluation& best) {
-  const ServingPrediction& p = best.prediction;
-  const ServingConfig& config = best.candidate.config;
+std::string WhatBinds(const ServingEvaluation& candidate) {
+  const ServingPrediction& p = candidate.prediction;
+  const ServingConfig& config = candidate.candidate.config;
   const ServingBreakdown& s = p.spent;
   struct Part {
     const char* words;
@@ -42,7 +43,7 @@ std::string WhatBinds(const ServingEvaluation& best) {
     text += fmt::format("; requests wait for one of {} places", config.limits.sequences);
   }
   if (p.proposed > 0) {
-    text += fmt::format("; {:.0f} % of what is proposed stands",
+    text += fmt::format("; {:.0f} % of what is proposed is accepted",
                         100 * static_cast<double>(p.accepted) / static_cast<double>(p.proposed));
   }
   if (p.busy_share < 0.9) {
@@ -51,49 +52,54 @@ std::string WhatBinds(const ServingEvaluation& best) {
   return text;
 }
 
-std::string WhatBinds(const ServingProblem& problem, const ServingSearchResult& result,
-                      const ServingEvaluation& best) {
-  if (result.held_back.empty()) return WhatBinds(best);
-  std::string held_back;
-  for (const auto& [weights, cache] : result.held_back) {
-    held_back +=
-        fmt::format("{}weights={},cache={} ({:.5g}x)", held_back.empty() ? "" : ", ", Name(weights),
-                    CacheName(cache), problem.quality.rises.at({weights, cache}));
-  }
-  return fmt::format("{}; the limit of perplexity leaves out {}, which may do better",
-                     WhatBinds(best), held_back);
+std::map<std::string, double> BreakdownOf(const ServingPrediction& prediction) {
+  const ServingBreakdown& parts = prediction.spent;
+  return {{"products", parts.dense_s + parts.head_s},
+          {"experts", parts.experts_s},
+          {"attention", parts.attention_s},
+          {"messages", parts.messages_s},
+          {"other_ops", parts.other_s},
+          {"gaps", parts.gaps_s},
+          {"prompt_launches", parts.prompt_floor_s},
+          {"host", parts.host_s},
+          {"draft", prediction.draft_s},
+          {"copies", prediction.copy_s}};
 }
 
-std::optional<double> PricePerMillionTokens(const ServingProblem& problem,
-                                            const ServingCandidate& candidate,
+std::optional<double> PricePerMillionTokens(const Cluster& cluster, int64_t gpus,
                                             const LoadReport& report) {
-  const double gpu_hour = problem.cluster.price_per_gpu_hour;
+  const double gpu_hour = cluster.price_per_gpu_hour;
   const double rate = report.output_tokens_per_s();
   if (gpu_hour <= 0 || rate <= 0) return std::nullopt;
   constexpr double kSecondsPerHour = 3600;
-  return 1e6 / rate / kSecondsPerHour * gpu_hour * static_cast<double>(candidate.gpus());
+  return 1e6 / rate / kSecondsPerHour * gpu_hour * static_cast<double>(gpus);
 }
 
-double TokensPerSecondAndGpu(const ServingEvaluation& of) {
-  return of.prediction.report.output_tokens_per_s() / static_cast<double>(of.candidate.gpus());
+std::vector<std::string> Relaxations(const ServingProblem& problem, const ServingConfig& config,
+                                     const LoadReport& report) {
+  const Service service = {.report = report, .perplexity_rise = problem.PerplexityRiseOf(config)};
+  std::vector<std::string> relaxed;
+  for (const Requirement& each : problem.requirements) {
+    if (each.Strain(service) >= 1) relaxed.push_back(each.Relaxed(each.ValueIn(service)));
+  }
+  return relaxed;
 }
 
-double TokensPerSecondAndUser(const ServingEvaluation& of) {
-  const double tpot = of.prediction.report.tpot.mean;
-  return tpot > 0 ? 1000 / tpot : 0;
+ServiceSpeed SpeedOf(const LoadReport& report, int64_t gpus) {
+  return {.per_gpu = report.output_tokens_per_s() / static_cast<double>(gpus),
+          .per_user = report.tpot.mean > 0 ? 1000 / report.tpot.mean : 0};
 }
 
-std::vector<const ServingEvaluation*> ServingFrontier(const ServingSearchResult& result) {
-  std::vector<const ServingEvaluation*> all;
-  for (const ServingEvaluation& each : result.ranking) all.push_back(&each);
-  std::stable_sort(all.begin(), all.end(), [](const auto* a, const auto* b) {
-    return TokensPerSecondAndGpu(*a) > TokensPerSecondAndGpu(*b);
-  });
-  std::vector<const ServingEvaluation*> frontier;
-  for (const ServingEvaluation* each : all) {
-    if (frontier.empty() ||
-        TokensPerSecondAndUser(*each) > TokensPerSecondAndUser(*frontier.back()))
+std::vector<size_t> ServingFrontier(const std::vector<ServiceSpeed>& services) {
+  std::vector<size_t> all(services.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  std::ranges::stable_sort(
+      all, [&](size_t a, size_t b) { return services[a].per_gpu > services[b].per_gpu; });
+  std::vector<size_t> frontier;
+  for (const size_t each : all) {
+    if (frontier.empty() || services[each].per_user > services[frontier.back()].per_user) {
       frontier.push_back(each);
+    }
   }
   return frontier;
 }

@@ -1,6 +1,7 @@
 // What a search for serving found: what binds the best, and the frontier.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,22 +10,29 @@
 
 namespace trimtab {
 
-/// What keeps the recommendation from being better, in a sentence.
-std::string WhatBinds(const ServingEvaluation& best);
-/// The same of one that a search recommends, with the limits of quality that hold better ones back.
-std::string WhatBinds(const ServingProblem& problem, const ServingSearchResult& result,
-                      const ServingEvaluation& best);
+/// Seconds of all steps by what they are spent on.
+std::map<std::string, double> BreakdownOf(const ServingPrediction& prediction);
+
+/// What keeps the candidate from being better, in a sentence.
+std::string WhatBinds(const ServingEvaluation& candidate);
 
 /// Of a million output tokens, for a candidate that shows this report, in the unit of the cluster's
 /// price of a GPU hour; nullopt where that is not known.
-std::optional<double> PricePerMillionTokens(const ServingProblem& problem,
-                                            const ServingCandidate& candidate,
+std::optional<double> PricePerMillionTokens(const Cluster& cluster, int64_t gpus,
                                             const LoadReport& report);
 
-/// The ranking's members that none betters in both tokens/s/GPU and tokens/s per sequence, the
-/// fastest per GPU first.
-std::vector<const ServingEvaluation*> ServingFrontier(const ServingSearchResult& result);
-double TokensPerSecondAndGpu(const ServingEvaluation& of);
-double TokensPerSecondAndUser(const ServingEvaluation& of);
+/// Requirements that a candidate with this report does not meet, each as it would have to be
+/// relaxed; empty when all are met.
+std::vector<std::string> Relaxations(const ServingProblem& problem, const ServingConfig& config,
+                                     const LoadReport& report);
+
+/// Places in `services` of those that none betters in both tokens/s/GPU and tokens/s per sequence,
+/// the fastest per GPU first.
+struct ServiceSpeed {
+  double per_gpu = 0;   // output tokens/s
+  double per_user = 0;  // of one sequence
+};
+ServiceSpeed SpeedOf(const LoadReport& report, int64_t gpus);
+std::vector<size_t> ServingFrontier(const std::vector<ServiceSpeed>& services);
 
 }  // namespace trimtab

@@ -1,29 +1,83 @@
-// What a problem of serving says of itself; its space is in serving_space.cc.
-#include <algorithm>
-#include <array>
+#include "search/serving/serving_problem.h"
+
+#include <fmt/ranges.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "engine/base/error.h"
+#include "engine/config/strict_json.h"
+#include "engine/infer/serving_json.h"
 #include "search/serving/serving_space.h"
+#include "search/space/space.h"
 
 namespace trimtab {
 namespace {
 
-constexpr std::array<std::string_view, 4> kObjectives = {"throughput", "latency", "price", "gpus"};
+constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
+constexpr double kMaxNumber = std::numeric_limits<double>::max();
+
+auto IdentityOf(const ServingProblem& problem) {
+  // A new member does not compile until it is here.
+  const auto& [model, cluster, load, workload, stack, weights, caches, draft, draft_acceptance,
+               lookup_acceptance, requirements, quality, max_ranks, gpus, memory_bytes, narrowings,
+               objective, rates, perplexity] = problem;
+  std::vector<std::string> limits;
+  for (const Requirement& each : requirements) limits.push_back(each.text());
+  return std::tuple(model, ToJson(cluster), load, workload, stack, weights, caches, draft,
+                    draft_acceptance, lookup_acceptance, limits, quality, max_ranks, gpus,
+                    memory_bytes, narrowings);
+}
+
+nlohmann::json QualityJson(const ServingQuality& quality) {
+  nlohmann::json rises = nlohmann::json::array();
+  for (const auto& [stored, rise] : quality.rises) {
+    rises.push_back(
+        {{"weights", Name(stored.first)}, {"cache", CacheName(stored.second)}, {"rise", rise}});
+  }
+  return {{"of", quality.of}, {"rises", std::move(rises)}};
+}
+
+std::string FormatFrom(const nlohmann::json& json, const std::vector<std::string>& valid,
+                       const std::string& where) {
+  if (json.is_string()) {
+    std::string name = json.get<std::string>();
+    if (std::ranges::find(valid, name) != valid.end()) return name;
+  }
+  throw InputError(fmt::format("{}: expected one of {}, got {}", where, fmt::join(valid, ", "),
+                               DescribeJson(json)));
+}
+
+/// Calls `read(value, where)` for each value of the array `key` of `object`, where that is there.
+template <typename Read>
+void ReadArray(StrictObject& object, const std::string& key, Need need, const Read& read) {
+  const nlohmann::json* array = object.Find(key, need);
+  if (array == nullptr) return;
+  if (!array->is_array()) object.Refuse(key, "an array");
+  for (size_t i = 0; i < array->size(); ++i) {
+    read((*array)[i], fmt::format("{}[{}]", object.Where(key), i));
+  }
+}
+
+ServingQuality QualityFrom(const nlohmann::json& json, const std::string& where) {
+  StrictObject object(json, where);
+  ServingQuality quality;
+  object.Text("of", quality.of, Need::kRequired);
+  ReadArray(object, "rises", Need::kRequired, [&](const auto& each, const std::string& at) {
+    StrictObject rise(each, at);
+    std::string weights, cache;
+    rise.Choice("weights", weights, WeightNames(), Need::kRequired);
+    rise.Choice("cache", cache, CacheNames(), Need::kRequired);
+    rise.Number("rise", quality.rises[{WeightFormatOf(weights), CacheType(cache)}], 0, kMaxNumber,
+                Need::kRequired);
+    rise.Finish();
+  });
+  object.Finish();
+  return quality;
+}
 
 }  // namespace
-
-std::string_view Name(ServingObjective objective) {
-  return kObjectives[static_cast<size_t>(objective)];
-}
-
-ServingObjective ParseServingObjective(const std::string& name) {
-  const auto found = std::find(kObjectives.begin(), kObjectives.end(), name);
-  if (found != kObjectives.end()) {
-    return static_cast<ServingObjective>(found - kObjectives.begin());
-  }
-  throw UsageError(fmt::format(
-      "--objective: '{}'; expected throughput, latency, price or gpus when serving", name));
-}
 
 int64_t ServingProblem::joined_ranks() const {
   return std::max(cluster.ranks_per_node, cluster.profile.link_domain);
@@ -52,6 +106,85 @@ const Requirement* ServingProblem::MissedQuality(const ServingConfig& config) co
     if (each.of_quality() && each.Strain(service) >= 1) return &each;
   }
   return nullptr;
+}
+
+bool ServingProblem::Names(const std::string& dimension) const {
+  return std::ranges::any_of(
+      narrowings, [&](const Narrowing& each) { return each.key == dimension && !each.forbidden; });
+}
+
+bool operator==(const ServingProblem& one, const ServingProblem& other) {
+  return IdentityOf(one) == IdentityOf(other);
+}
+
+nlohmann::json ToJson(const ServingProblem& problem) {
+  nlohmann::json json = {{"model", ToJson(problem.model)},
+                         {"cluster", ToJson(problem.cluster)},
+                         {"load", ToJson(problem.load)},
+                         {"workload", problem.workload},
+                         {"stack", problem.stack},
+                         {"max_ranks", problem.max_ranks},
+                         {"memory_per_rank_bytes", problem.memory_bytes},
+                         {"draft_acceptance", problem.draft_acceptance},
+                         {"perplexity", QualityJson(problem.quality)},
+                         {"weights", nlohmann::json::array()},
+                         {"caches", nlohmann::json::array()},
+                         {"requirements", nlohmann::json::array()}};
+  for (const WeightFormat each : problem.weights) json["weights"].push_back(Name(each));
+  for (const DType each : problem.caches) json["caches"].push_back(CacheName(each));
+  for (const Requirement& each : problem.requirements) json["requirements"].push_back(each.text());
+  if (problem.draft) json["draft"] = ToJson(*problem.draft);
+  if (problem.lookup_acceptance) json["lookup_acceptance"] = *problem.lookup_acceptance;
+  if (!problem.gpus.empty()) json["gpus"] = problem.gpus;
+  if (!problem.narrowings.empty()) json["narrowings"] = ToJson(problem.narrowings);
+  return json;
+}
+
+ServingProblem ServingProblemFromJson(const nlohmann::json& json, const std::string& where) {
+  StrictObject object(json, where);
+  ServingProblem problem;
+  const auto part = [&object](const std::string& key) -> const nlohmann::json& {
+    return *object.Find(key, Need::kRequired);
+  };
+  problem.model = ModelConfigFromJson(part("model"), object.Where("model"));
+  problem.cluster = ClusterFromJson(part("cluster"), object.Where("cluster"));
+  problem.load = ServiceLoadFromJson(part("load"), object.Where("load"));
+  object.Text("workload", problem.workload, Need::kRequired);
+  object.Line("stack", problem.stack, Need::kRequired);
+  object.Integer("max_ranks", problem.max_ranks, 0, kMaxInt, Need::kRequired);
+  object.Integer("memory_per_rank_bytes", problem.memory_bytes, 0, kMaxInt, Need::kRequired);
+  object.Number("draft_acceptance", problem.draft_acceptance, 0, 1, Need::kRequired);
+  problem.quality = QualityFrom(part("perplexity"), object.Where("perplexity"));
+  ReadArray(object, "weights", Need::kRequired, [&](const auto& each, const std::string& at) {
+    problem.weights.push_back(WeightFormatOf(FormatFrom(each, WeightNames(), at)));
+  });
+  ReadArray(object, "caches", Need::kRequired, [&](const auto& each, const std::string& at) {
+    problem.caches.push_back(CacheType(FormatFrom(each, CacheNames(), at)));
+  });
+  ReadArray(object, "requirements", Need::kRequired, [&](const auto& each, const std::string& at) {
+    try {
+      problem.requirements.emplace_back(each.template get<std::string>());
+    } catch (const std::exception& error) {
+      throw InputError(fmt::format("{}: {}", at, error.what()));
+    }
+  });
+  if (const nlohmann::json* draft = object.Find("draft")) {
+    problem.draft = ModelConfigFromJson(*draft, object.Where("draft"));
+  }
+  if (object.Find("lookup_acceptance") != nullptr) {
+    object.Number("lookup_acceptance", problem.lookup_acceptance.emplace(), 0, 1);
+  }
+  ReadArray(object, "gpus", Need::kOptional, [&](const auto& each, const std::string& at) {
+    if (!each.is_number_integer() || each < 1) {
+      throw InputError(fmt::format("{}: expected an integer from 1", at));
+    }
+    problem.gpus.push_back(each.template get<int64_t>());
+  });
+  ReadArray(object, "narrowings", Need::kOptional, [&](const auto& each, const std::string& at) {
+    problem.narrowings.push_back(NarrowingFromJson(each, at, ServingKeys()));
+  });
+  object.Finish();
+  return problem;
 }
 
 }  // namespace trimtab

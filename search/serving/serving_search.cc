@@ -1,7 +1,6 @@
 #include "search/serving/serving_search.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "engine/base/error.h"
@@ -59,8 +58,9 @@ struct Rates {
   ServingRates draft{};
 };
 Rates RatesOf(const ServingProblem& problem, const ServingConfig& resolved) {
-  Rates rates = {.model = problem.rates(resolved)};
-  if (resolved.draft.tokens > 0) rates.draft = problem.rates(DraftServing(resolved));
+  Rates rates = {.model = problem.rates(resolved, problem.cluster.profile)};
+  if (resolved.draft.tokens > 0)
+    rates.draft = problem.rates(DraftServing(resolved), problem.cluster.profile);
   return rates;
 }
 
@@ -90,33 +90,78 @@ bool PlanMemory(int64_t memory_bytes, ServingMemoryModel& memory, ServingEvaluat
 
 class Search {
  public:
-  Search(const ServingProblem& problem, int threads, int64_t certain)
-      : problem_(problem), threads_(threads), certain_(certain), shares_(problem.load.shares()) {}
+  Search(const ServingProblem& problem, const Walkers& walkers, int64_t certain)
+      : problem_(problem),
+        walkers_(walkers),
+        threads_(walkers.threads),
+        certain_(certain),
+        shares_(problem.load.shares()) {}
 
   ServingSearchResult Run() {
-    const auto start = std::chrono::steady_clock::now();
     ServingSpace space = WalkServingSpace(problem_);
     result_.size = space.size;
     result_.cut_by_rule = std::move(space.cut_by_rule);
     Prepare(std::move(space.branches));
     std::stable_sort(pending_.begin(), pending_.end(),
                      [](const Pending& a, const Pending& b) { return a.bound < b.bound; });
+    walkers_.GoOnOrThrow();
     SimulateEasiest();
-    for (size_t next = 0; next < pending_.size() && !CutByBound(pending_[next].bound);) {
+    size_t next = 0;
+    while (next < pending_.size() && !CutByBound(pending_[next].bound) && !HasEnough()) {
       SimulateFrom(next);
+      Tell(next);
     }
+    if (next < pending_.size() && !CutByBound(pending_[next].bound)) LeaveFrom(next);
     RequireAny();
     std::stable_sort(
         result_.ranking.begin(), result_.ranking.end(),
         [](const ServingEvaluation& a, const ServingEvaluation& b) { return a.rank < b.rank; });
     CountLeftOut();
     result_.simulated = std::ssize(result_.ranking);
-    result_.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(result_);
   }
 
  private:
+  /// True once the caller wants no more, and there is something to show.
+  bool HasEnough() const {
+    if (result_.ranking.empty()) {
+      walkers_.GoOnOrThrow();
+      return false;
+    }
+    return !walkers_.goes_on() || (walkers_.enough && walkers_.enough());
+  }
+
+  void Tell(size_t next) const {
+    if (!walkers_.progress) return;
+    WalkProgress progress = {.settled = static_cast<int64_t>(next),
+                             .open_branches = std::ssize(pending_) - static_cast<int64_t>(next)};
+    if (const auto best = std::ranges::min_element(result_.ranking, {}, &ServingEvaluation::rank);
+        best != result_.ranking.end()) {
+      progress.best_tokens_per_s = best->prediction.report.output_tokens_per_s();
+      progress.gap = next < pending_.size() ? GapOf(pending_[next].bound, best->rank) : 0;
+    }
+    walkers_.progress(progress);
+  }
+
+  /// How much better a candidate of this bound may score: 1 where it may meet what the best misses.
+  static double GapOf(const ServingRank& bound, const ServingRank& best) {
+    if (bound.strain < best.strain) return 1;
+    return best.score > 0 ? std::max(0.0, 1 - bound.score / best.score) : 0;
+  }
+
+  /// Counts what is left of pending_, from `next` on, as unexplored where it may still be better.
+  void LeaveFrom(size_t next) {
+    const ServingRank& best =
+        std::ranges::min_element(result_.ranking, {}, &ServingEvaluation::rank)->rank;
+    for (size_t i = next; i < pending_.size(); ++i) {
+      Pending& each = pending_[i];
+      if (each.done || CutByBound(each.bound)) continue;
+      each.done = true;
+      ++result_.unexplored;
+      result_.gap = std::max(result_.gap, GapOf(each.bound, best));
+    }
+  }
+
   void Prepare(std::vector<ServingBranch> branches) {
     for (ServingBranch& each : branches) {
       branches_.emplace_back(std::make_unique<PreparedBranch>())->branch = std::move(each);
@@ -130,6 +175,7 @@ class Search {
     // Measured one after the other where they are measured.
     std::vector<Rates> rates;
     for (const auto& each : branches_) {
+      walkers_.GoOnOrThrow();
       rates.push_back(RatesOf(problem_, ResolveServing(each->branch.config)));
     }
     OnThreads(threads_, branches_.size(),
@@ -198,10 +244,8 @@ class Search {
   bool RunsAs(const ServingEvaluation& done, const ServingCandidate& candidate) const {
     const ServingConfig& a = done.candidate.config;
     const ServingConfig& b = candidate.config;
-    if (!(a.layout == b.layout) || a.prefill != b.prefill || a.weights != b.weights ||
-        a.cache != b.cache || a.prefix_cache != b.prefix_cache ||
-        a.lookup_tokens != b.lookup_tokens || a.draft.tokens != b.draft.tokens) {
-      return false;
+    for (const ServingDimension& each : ServingDimensions()) {
+      if (!each.is_limit && each.value(done.candidate) != each.value(candidate)) return false;
     }
     const ServingPrediction& ran = done.prediction;
     // What a draft model has in its cache of who lost his place depends on how many have one.
@@ -341,6 +385,7 @@ class Search {
   }
 
   const ServingProblem& problem_;
+  const Walkers& walkers_;
   int threads_;
   int64_t certain_;
   bool shares_;  // prompts what they begin with
@@ -376,8 +421,9 @@ ServingEvaluation EvaluateServing(const ServingProblem& problem,
   return evaluation;
 }
 
-ServingSearchResult SearchServing(const ServingProblem& problem, int threads, int64_t certain) {
-  return Search(problem, threads, certain).Run();
+ServingSearchResult SearchServing(const ServingProblem& problem, const Walkers& walkers,
+                                  int64_t certain) {
+  return Search(problem, walkers, certain).Run();
 }
 
 }  // namespace trimtab

@@ -12,6 +12,7 @@
 #include "cost_model/serving/serving_memory.h"
 #include "search/serving/serving_rank.h"
 #include "search/serving/serving_space.h"
+#include "search/walk/walkers.h"
 
 namespace trimtab {
 
@@ -37,7 +38,8 @@ struct ServingSearchResult {
   /// objective.
   std::set<std::pair<WeightFormat, DType>> held_back{};
   std::vector<ServingEvaluation> ranking{};  // those that were simulated, the best first
-  double seconds = 0;
+  int64_t unexplored = 0;  // left when the search was stopped; not part of `size`'s other counts
+  double gap = 0;          // how much better the best of these could score: 0.1 = 10 %
 
   const ServingEvaluation& best() const { return ranking.front(); }
 };
@@ -45,9 +47,11 @@ struct ServingSearchResult {
 /// What is predicted of one candidate. Throws InfeasibleError where it does not fit.
 ServingEvaluation EvaluateServing(const ServingProblem& problem, const ServingCandidate& candidate);
 
-/// On so many threads; what comes out does not depend on how many. Nobody who is left out of the
-/// ranking is better than the `certain`-th in it. Throws InfeasibleError that lists what went where
-/// when nothing can be served at all.
-ServingSearchResult SearchServing(const ServingProblem& problem, int threads, int64_t certain = 3);
+/// Simulates candidates, the likeliest first; what comes out does not depend on the number of
+/// threads. No candidate that is left out of the ranking is better than the `certain`-th in it,
+/// unless `walkers` had enough before that was settled. Throws InfeasibleError that lists what
+/// became of the candidates when none can serve at all, WalkStopped before any was simulated.
+ServingSearchResult SearchServing(const ServingProblem& problem, const Walkers& walkers,
+                                  int64_t certain = 3);
 
 }  // namespace trimtab

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
+#include <set>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -11,7 +13,6 @@
 #include "engine/base/units.h"
 #include "engine/config/text_values.h"
 #include "engine/infer/serving_json.h"
-#include "search/serving/serving_narrowing.h"
 
 namespace trimtab {
 namespace {
@@ -23,9 +24,6 @@ constexpr int64_t kUsualSequences = 256;
 constexpr int64_t kUsualTokens = 2048;
 constexpr int64_t kMostValue = 1 << 24;
 constexpr size_t kMostListed = 16;  // values in a message
-
-// Messages within a layer are priced over the link that joins the GPUs of a node.
-constexpr char kTensorRule[] = "serving-tp-in-node";
 
 std::vector<int64_t> UpTo(int64_t most) {
   std::vector<int64_t> values;
@@ -104,7 +102,7 @@ const std::vector<ServingDimension> kDimensions = {
      [](const Candidate& c) { return IndexOfCache(c.config.cache); }, CacheNames},
     {"prefix", "a cache of what prompts begin with; off only where they share something",
      [](const Problem& p, const Candidate&) {
-       const bool either = p.load.shares() || p.allowed.contains("prefix");
+       const bool either = p.load.shares() || p.Names("prefix");
        return either ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{1};
      },
      [](Candidate& c, int64_t value) { c.config.prefix_cache = value == 1; },
@@ -124,7 +122,7 @@ const std::vector<ServingDimension> kDimensions = {
     {"replicas", "engines that share the load; on cpu one, if left out",
      [](const Problem& p, const Candidate& c) {
        // The cores of a machine serve one engine best.
-       const bool one = p.cluster.device == "cpu" && !p.allowed.contains("replicas");
+       const bool one = p.cluster.device == "cpu" && !p.Names("replicas");
        const int64_t most = one ? 1 : p.ranks() / c.config.layout.world_size();
        return UpTo(std::min(most, MostInFlight(p.load, 1)));
      },
@@ -136,7 +134,7 @@ const std::vector<ServingDimension> kDimensions = {
      [](const Problem& p, const Candidate& c) {
        // What moving caches takes was measured on no GPU, so it is not recommended unasked.
        std::vector<int64_t> values = {0};
-       if (!p.allowed.contains("prefill")) return values;
+       if (!p.Names("prefill")) return values;
        for (const int64_t each : UpTo(c.config.layout.dp)) values.push_back(each);
        return values;
      },
@@ -148,14 +146,37 @@ const std::vector<ServingDimension> kDimensions = {
        return PowersOfTwo(1, kMostSequences, MostInFlight(p.load, answering));
      },
      [](Candidate& c, int64_t value) { c.config.limits.sequences = value; },
-     [](const Candidate& c) { return c.config.limits.sequences; }, nullptr},
+     [](const Candidate& c) { return c.config.limits.sequences; }, nullptr, 1, /*is_limit=*/true},
     {"tokens", "rows of a step at most: longer prompts are cut",
      [](const Problem&, const Candidate&) {
        return PowersOfTwo(kFewestTokens, kMostTokens, kMostTokens);
      },
      [](Candidate& c, int64_t value) { c.config.limits.tokens_per_step = value; },
-     [](const Candidate& c) { return c.config.limits.tokens_per_step; }, nullptr},
+     [](const Candidate& c) { return c.config.limits.tokens_per_step; }, nullptr, 1,
+     /*is_limit=*/true},
 };
+
+const ServingDimension& DimensionCalled(const std::string& name) {
+  const auto found = std::ranges::find_if(
+      kDimensions, [&](const ServingDimension& each) { return name == each.name; });
+  TRIMTAB_ASSERT(found != kDimensions.end(), "no dimension is called {}", name);
+  return *found;
+}
+
+class DimensionKeys final : public NarrowingKeys {
+ public:
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const ServingDimension& each : kDimensions) names.emplace_back(each.name);
+    return names;
+  }
+  std::string Canonical(const std::string& key, const std::string& text,
+                        const std::string& flag) const override {
+    const ServingDimension& dimension = DimensionCalled(key);
+    return dimension.Text(dimension.Parse(text, flag.c_str()));
+  }
+};
+
 /// The dimensions from here on make the candidates of a branch: from the replicas on, or on cpu,
 /// where these share the machine's cores, behind them.
 size_t BranchDepth(const ServingProblem& problem) {
@@ -181,34 +202,56 @@ ServingCandidate Unbound(const ServingProblem& problem) {
   return candidate;
 }
 
+/// Throws InfeasibleError where all that is allowed needs more ranks than the cluster has.
+void RequireRanks(const ServingProblem& problem) {
+  int64_t ranks = 1;
+  std::string key;
+  for (const char* name : {"tp", "pp", "replicas"}) {
+    for (const Narrowing& each : problem.narrowings) {
+      if (each.key != name || each.forbidden) continue;
+      int64_t least = std::numeric_limits<int64_t>::max();
+      for (const std::string& value : each.values) {
+        least = std::min(least, DimensionCalled(name).Parse(value, "--allow"));
+      }
+      ranks *= least;
+      key += fmt::format("{}{}={}", key.empty() ? "" : ",", name, least);
+      // At once: a product of three may have more than 64 bits.
+      if (ranks <= problem.ranks()) continue;
+      throw InfeasibleError(
+          fmt::format("{} needs {} ranks; the cluster has {}", key, ranks, problem.ranks()));
+    }
+  }
+}
+
 class Walker {
  public:
   explicit Walker(const ServingProblem& problem)
       : problem_(problem), branch_depth_(BranchDepth(problem)) {
-    RequireChoosable(problem);
+    RequireRanks(problem);
   }
 
   ServingSpace Walk() {
     ServingCandidate candidate = Unbound(problem_);
     Descend(0, candidate);
     if (space_.size == 0 && !emptied_.empty()) throw UsageError(emptied_);
+    if (space_.size == 0) {
+      throw UsageError("--gpus: no candidate runs on as many GPUs as are asked for");
+    }
     return std::move(space_);
   }
 
  private:
   std::vector<int64_t> ValuesOf(const ServingDimension& dimension, const ServingCandidate& bound) {
     std::vector<int64_t> values = dimension.values(problem_, bound);
-    const auto allowed = problem_.allowed.find(dimension.name);
-    if (allowed == problem_.allowed.end()) return values;
-    const std::vector<std::string>& names = allowed->second;
-    std::vector<int64_t> kept;
-    for (const int64_t value : values) {
-      const bool keep = std::ranges::find(names, dimension.Text(value)) != names.end();
-      if (keep) kept.push_back(value);
-    }
-    if (kept.empty() && emptied_.empty()) {
-      emptied_ = fmt::format("{}: {}={}: none that can be chosen; expected some of {}", kAllowFlags,
-                             dimension.name, fmt::join(names, ","), ListOf(dimension, values));
+    std::vector<int64_t> kept = values;
+    for (const Narrowing& each : problem_.narrowings) {
+      if (each.key != dimension.name) continue;
+      std::erase_if(kept, [&](int64_t value) { return !each.Allows(dimension.Text(value)); });
+      if (kept.empty() && emptied_.empty()) {
+        emptied_ = fmt::format("{} {}={}: leaves none of {}",
+                               each.forbidden ? "--forbid" : "--fix, --allow", each.key,
+                               fmt::join(each.values, ","), ListOf(dimension, values));
+      }
     }
     return kept;
   }
@@ -248,15 +291,20 @@ class Walker {
           branch.candidates, [breaks](const auto& each) { return breaks(each.config); }));
       if (broken > 0) space_.cut_by_rule[rule] += broken;
     };
-    cut("serving-prefill", [](const ServingConfig& c) { return c.answering() < 1; });
-    cut("serving-limits",
+    cut(kPrefillRule, [](const ServingConfig& c) { return c.answering() < 1; });
+    cut(kLimitsRule,
         [](const ServingConfig& c) { return c.limits.tokens_per_step < c.limits.sequences; });
     if (!branch.candidates.empty()) space_.branches.push_back(std::move(branch));
   }
 
   void Collect(size_t depth, const ServingCandidate& candidate,
                std::vector<ServingCandidate>& all) {
-    if (depth == kDimensions.size()) return all.push_back(candidate);
+    if (depth == kDimensions.size()) {
+      const std::vector<int64_t>& gpus = problem_.gpus;
+      const bool asked = gpus.empty() || std::ranges::find(gpus, candidate.gpus()) != gpus.end();
+      if (asked) all.push_back(candidate);
+      return;
+    }
     for (const int64_t value : ValuesOf(kDimensions[depth], candidate)) {
       ServingCandidate next = candidate;
       kDimensions[depth].bind(next, value);
@@ -300,6 +348,11 @@ int64_t MostInFlight(const ServiceLoad& load, int64_t replicas) {
 }
 
 const std::vector<ServingDimension>& ServingDimensions() { return kDimensions; }
+
+const NarrowingKeys& ServingKeys() {
+  static const DimensionKeys keys;
+  return keys;
+}
 
 std::string ServingDimension::Text(int64_t of) const {
   return names == nullptr ? fmt::format("{}", of) : names()[static_cast<size_t>(of)];
@@ -391,5 +444,26 @@ std::string ServingCandidate::Key() const {
 }
 
 ServingSpace WalkServingSpace(const ServingProblem& problem) { return Walker(problem).Walk(); }
+
+SpaceDescription DescribeServingSpace(ServingProblem problem) {
+  problem.requirements.clear();  // of quality, which nothing here says
+  const ServingSpace space = WalkServingSpace(problem);
+  SpaceDescription description;
+  description.counts.enumerated = space.size;
+  description.counts.pruned.assign(space.cut_by_rule.begin(), space.cut_by_rule.end());
+  for (const ServingDimension& each : kDimensions) {
+    std::set<int64_t> values;
+    for (const ServingBranch& branch : space.branches) {
+      for (const ServingCandidate& of : branch.candidates) values.insert(each.value(of));
+    }
+    auto& texts = description.dimensions.emplace_back();
+    texts.name = each.name;
+    for (const int64_t value : values) texts.values.push_back(each.Text(value));
+  }
+  for (const ServingBranch& branch : space.branches) {
+    description.counts.legal += std::ssize(branch.candidates);
+  }
+  return description;
+}
 
 }  // namespace trimtab

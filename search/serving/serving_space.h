@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,59 +11,10 @@
 #include "cost_model/hardware/cluster.h"
 #include "cost_model/serving/serving_prediction.h"
 #include "engine/infer/serving_config.h"
-#include "search/serving/requirement.h"
+#include "search/serving/serving_problem.h"
+#include "search/space/space_description.h"
 
 namespace trimtab {
-
-enum class ServingObjective { kThroughput, kLatency, kPrice, kGpus };
-/// "throughput", "latency", "price", "gpus".
-std::string_view Name(ServingObjective objective);
-/// Throws UsageError.
-ServingObjective ParseServingObjective(const std::string& name);
-
-/// What fewer bits cost in quality.
-struct ServingQuality {
-  std::string of{};  // the text that was read, and the weights that read it; empty: it was told
-  /// The perplexity with weights and cache so stored, in that of the original weights.
-  std::map<std::pair<WeightFormat, DType>, double> rises{};
-};
-
-struct ServingProblem {
-  ModelConfig model{};
-  Cluster cluster{};
-  ServiceLoad load{};
-  std::string workload{};  // how the load was asked for
-  std::vector<WeightFormat> weights{};
-  std::vector<DType> caches{};
-  std::optional<ModelConfig> draft{};         // may propose tokens, and
-  double draft_acceptance = 0;                // so often stands one of them in its turn
-  std::optional<double> lookup_acceptance{};  // likewise of looked-up tokens; empty: are not
-  std::vector<Requirement> requirements{};
-  ServingQuality quality{};  // of whatever is legal, where a requirement limits it
-  ServingObjective objective = ServingObjective::kThroughput;
-  int64_t max_ranks = 0;                                      // 0 = the cluster's
-  int64_t memory_bytes = 0;                                   // of a rank; what the engine may take
-  std::map<std::string, std::vector<std::string>> allowed{};  // values of dimensions, by name
-  /// Prices of a configuration.
-  std::function<ServingRates(const ServingConfig& config)> rates{};
-
-  int64_t ranks() const {
-    return max_ranks > 0 ? std::min(max_ranks, cluster.max_ranks) : cluster.max_ranks;
-  }
-  /// How many neighbouring ranks the fast link joins: those of a node, or of several.
-  int64_t joined_ranks() const;
-  /// How fast the replicas of a configuration copy what is in their caches.
-  CopyRates CopyOf(const ServingConfig& config) const;
-  /// How often a token stands that a configuration proposes.
-  double AcceptanceOf(const ServingConfig& config) const;
-  /// Whether a requirement limits the loss of quality.
-  bool limits_quality() const;
-  /// In what the weights and the cache are stored, against the original weights; 1 where nothing
-  /// limits it.
-  double PerplexityRiseOf(const ServingConfig& config) const;
-  /// The first requirement of quality that a configuration misses; null where it meets all.
-  const Requirement* MissedQuality(const ServingConfig& config) const;
-};
 
 /// Requests that one of so many replicas can have at once.
 int64_t MostInFlight(const ServiceLoad& load, int64_t replicas);
@@ -90,13 +39,16 @@ struct ServingDimension {
   int64_t (*value)(const ServingCandidate& candidate);
   /// Of names, in the order of their values; null where values are numbers.
   const std::vector<std::string>& (*names)();
-  int64_t least = 1;  // of numbers
+  int64_t least = 1;      // of numbers
+  bool is_limit = false;  // what a service never reaches does not change how it runs
 
   std::string Text(int64_t of) const;
   /// A value that `flag` gives. Throws UsageError naming that and the dimension.
   int64_t Parse(const std::string& text, const char* flag) const;
 };
 const std::vector<ServingDimension>& ServingDimensions();
+/// The dimensions as keys of --fix, --allow and --forbid.
+const NarrowingKeys& ServingKeys();
 
 /// Candidates that differ only in their limits and, but on cpu, in how many replicas there are:
 /// they share recordings, prices and weights. On cpu replicas share what the machine reaches.
@@ -104,6 +56,12 @@ struct ServingBranch {
   ServingConfig config{};  // legal, with the longest sequence of the load
   std::vector<ServingCandidate> candidates{};
 };
+
+/// Rules of the space beside those of the engine.
+inline constexpr char kTensorRule[] =
+    "serving-tp-in-node";  // as messages within a layer are priced
+inline constexpr char kPrefillRule[] = "serving-prefill";
+inline constexpr char kLimitsRule[] = "serving-limits";
 
 struct ServingSpace {
   int64_t size = 0;
@@ -116,8 +74,12 @@ struct ServingSpace {
 /// InfeasibleError.
 ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std::string& text);
 
-/// Throws UsageError for a dimension or value in `allowed` that is not there, and where nothing
-/// says the quality of what is legal and a requirement limits it.
+/// Throws UsageError where the narrowings leave a dimension without a value, and where nothing says
+/// the quality of what is legal and a requirement limits it; InfeasibleError where all that they
+/// leave needs more ranks than the cluster has.
 ServingSpace WalkServingSpace(const ServingProblem& problem);
+
+/// Walks the whole space; nothing is predicted. Throws UsageError as WalkServingSpace does.
+SpaceDescription DescribeServingSpace(ServingProblem problem);
 
 }  // namespace trimtab

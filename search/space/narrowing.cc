@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
 #include "engine/config/layout_keys.h"
+#include "engine/config/strict_json.h"
 #include "search/space/space_rows.h"
 
 namespace trimtab {
@@ -37,33 +39,50 @@ const LayoutKey& KeyCalled(const std::string& name) {
   return *found;
 }
 
-void RequireKey(const std::string& name, const std::string& flag) {
-  std::vector<std::string> valid;
-  for (const LayoutKey& key : LayoutKeys()) {
-    if (FindRow(key.name)) valid.emplace_back(key.name);
-  }
+void RequireKey(const NarrowingKeys& keys, const std::string& name, const std::string& flag) {
+  const std::vector<std::string> valid = keys.names();
   if (std::find(valid.begin(), valid.end(), name) != valid.end()) return;
   throw UsageError(
       fmt::format("{}: no dimension is called '{}'{}", flag, name, SuggestName(name, valid)));
 }
 
-/// The value as a layout prints it.
-std::string Canonical(const std::string& key, const std::string& text, const std::string& flag) {
-  ParallelConfig layout;
-  const LayoutKey& row = KeyCalled(key);
-  row.parse(text, flag + " " + key, layout);
-  return row.print(layout);
-}
+class LayoutNarrowingKeys final : public NarrowingKeys {
+ public:
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const LayoutKey& key : LayoutKeys()) {
+      if (FindRow(key.name)) names.emplace_back(key.name);
+    }
+    return names;
+  }
+
+  std::string Canonical(const std::string& key, const std::string& text,
+                        const std::string& flag) const override {
+    ParallelConfig layout;
+    const LayoutKey& row = KeyCalled(key);
+    row.parse(text, flag + " " + key, layout);
+    return row.print(layout);
+  }
+};
 
 }  // namespace
 
+const NarrowingKeys& TrainingKeys() {
+  static const LayoutNarrowingKeys keys;
+  return keys;
+}
+
 bool Narrowing::Allows(const ParallelConfig& layout) const {
-  const std::string value = KeyCalled(key).print(layout);
+  return Allows(KeyCalled(key).print(layout));
+}
+
+bool Narrowing::Allows(const std::string& value) const {
   return (std::find(values.begin(), values.end(), value) != values.end()) != forbidden;
 }
 
 std::vector<Narrowing> ParseNarrowings(const std::vector<std::string>& words,
-                                       const std::string& flag, bool forbidden) {
+                                       const std::string& flag, bool forbidden,
+                                       const NarrowingKeys& keys) {
   std::vector<Narrowing> narrowings;
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
@@ -72,7 +91,7 @@ std::vector<Narrowing> ParseNarrowings(const std::vector<std::string>& words,
     }
     if (equals != std::string::npos) {
       const std::string key = word.substr(0, equals);
-      RequireKey(key, flag);
+      RequireKey(keys, key, flag);
       for (const Narrowing& each : narrowings) {
         if (each.key == key) throw UsageError(fmt::format("{}: {} is given twice", flag, key));
       }
@@ -80,9 +99,27 @@ std::vector<Narrowing> ParseNarrowings(const std::vector<std::string>& words,
     }
     Narrowing& last = narrowings.back();
     const std::string value = equals == std::string::npos ? word : word.substr(equals + 1);
-    last.values.push_back(Canonical(last.key, value, flag));
+    last.values.push_back(keys.Canonical(last.key, value, flag));
   }
   return narrowings;
+}
+
+std::vector<Narrowing> ParseAllNarrowings(const std::vector<std::string>& fixed,
+                                          const std::vector<std::string>& allowed,
+                                          const std::vector<std::string>& forbidden,
+                                          const NarrowingKeys& keys) {
+  std::vector<Narrowing> all = ParseNarrowings(fixed, "--fix", /*forbidden=*/false, keys);
+  for (const Narrowing& each : all) {
+    if (each.values.size() == 1) continue;
+    throw UsageError(fmt::format("--fix {}: {} values; expected one, --allow takes several",
+                                 each.key, each.values.size()));
+  }
+  for (const auto& [words, flag, forbids] :
+       {std::tuple(allowed, "--allow", false), std::tuple(forbidden, "--forbid", true)}) {
+    const std::vector<Narrowing> more = ParseNarrowings(words, flag, forbids, keys);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 size_t RowThatBinds(const std::string& key) {
@@ -97,6 +134,34 @@ nlohmann::json ToJson(const std::vector<Narrowing>& narrowings) {
     json.push_back({{"key", each.key}, {each.forbidden ? "forbid" : "allow", each.values}});
   }
   return json;
+}
+
+Narrowing NarrowingFromJson(const nlohmann::json& json, const std::string& where,
+                            const NarrowingKeys& keys) {
+  StrictObject object(json, where);
+  Narrowing narrowing;
+  object.Line("key", narrowing.key, Need::kRequired);
+  const nlohmann::json* const allowed = object.Find("allow");
+  const nlohmann::json* const forbidden = object.Find("forbid");
+  const nlohmann::json* const values = allowed != nullptr ? allowed : forbidden;
+  if ((allowed != nullptr) == (forbidden != nullptr)) {
+    throw InputError(fmt::format("{}: expected either \"allow\" or \"forbid\"", where));
+  }
+  narrowing.forbidden = forbidden != nullptr;
+  const std::string list = narrowing.forbidden ? "forbid" : "allow";
+  if (!values->is_array() || values->empty()) object.Refuse(list, "an array that is not empty");
+  object.Finish();
+  try {
+    RequireKey(keys, narrowing.key, object.Where("key"));
+    for (const nlohmann::json& value : *values) {
+      if (!value.is_string()) object.Refuse(list, "texts");
+      narrowing.values.push_back(
+          keys.Canonical(narrowing.key, value.get<std::string>(), object.Where(list) + ":"));
+    }
+  } catch (const UsageError& error) {
+    throw InputError(error.what());  // the same words, but it is a file that is wrong
+  }
+  return narrowing;
 }
 
 }  // namespace trimtab

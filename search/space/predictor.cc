@@ -19,8 +19,9 @@ Prediction FromEstimate(const Estimate& estimate) {
       .tokens_per_s = estimate.tokens_per_s(),
       .peak_mem_bytes = estimate.memory.peak_total,
       .peak_flops_per_rank = estimate.peak_flops_per_rank,
-      .trust = std::string(Name(estimate.trust)),
+      .trust = estimate.trust,
       .breakdown_s = {},
+      .service = {},
   };
   for (const BreakdownPart& part : kBreakdownParts) {
     prediction.breakdown_s[part.key] = estimate.breakdown_s.*part.seconds;
@@ -63,16 +64,24 @@ class CostModelPredictor : public Predictor {
 }  // namespace
 
 nlohmann::json ToJson(const Prediction& prediction) {
-  return {
+  nlohmann::json json = {
       {"step_time_s", prediction.step_time_s},
       {"step_time_low_s", prediction.step_time_low_s},
       {"step_time_high_s", prediction.step_time_high_s},
       {"tokens_per_s", prediction.tokens_per_s},
       {"peak_mem_bytes", prediction.peak_mem_bytes},
       {"peak_flops_per_rank", prediction.peak_flops_per_rank},
-      {"trust", prediction.trust},
+      {"trust", Name(prediction.trust)},
       {"breakdown_s", prediction.breakdown_s},
   };
+  if (prediction.service) {
+    const ServicePrediction& service = *prediction.service;
+    json["service"] = {{"report", ToJson(service.report)},
+                       {"memory_bytes", service.memory_bytes},
+                       {"counts", service.counts},
+                       {"binds", service.binds}};
+  }
+  return json;
 }
 
 Prediction PredictionFromJson(const nlohmann::json& json, const std::string& where) {
@@ -88,10 +97,17 @@ Prediction PredictionFromJson(const nlohmann::json& json, const std::string& whe
     json.at("tokens_per_s").get_to(prediction.tokens_per_s);
     json.at("peak_mem_bytes").get_to(prediction.peak_mem_bytes);
     json.at("peak_flops_per_rank").get_to(prediction.peak_flops_per_rank);
-    json.at("trust").get_to(prediction.trust);
+    prediction.trust = ParseTrust(json.at("trust").get<std::string>());
     json.at("breakdown_s").get_to(prediction.breakdown_s);
+    if (json.contains("service")) {
+      const nlohmann::json& service = json.at("service");
+      prediction.service = {.report = LoadReportFromJson(service.at("report"), where + ": report"),
+                            .memory_bytes = service.at("memory_bytes"),
+                            .counts = service.at("counts"),
+                            .binds = service.at("binds")};
+    }
     return prediction;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const std::exception& error) {
     throw InputError(fmt::format("{}: not a prediction: {}", where, error.what()));
   }
 }

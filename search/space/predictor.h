@@ -5,23 +5,38 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "cost_model/closed_form/closed_form.h"
+#include "engine/infer/load_report.h"
 #include "search/space/space.h"
 
 namespace trimtab {
+
+/// What a service is predicted to show its clients.
+struct ServicePrediction {
+  LoadReport report{};
+  std::map<std::string, int64_t>
+      memory_bytes{};                      // of the fullest rank: weights, cache, step, draft
+  std::map<std::string, double> counts{};  // preemptions, most_running, busy_share, ...
+  std::string binds{};                     // what keeps it from being better, in a sentence
+
+  bool operator==(const ServicePrediction&) const = default;
+};
 
 /// One predicted step, as a study stores it.
 struct Prediction {
   double step_time_s = 0;
   double step_time_low_s = 0;  // the interval the step time is expected in
   double step_time_high_s = 0;
-  double tokens_per_s = 0;                    // all ranks
-  int64_t peak_mem_bytes = 0;                 // of the fullest rank
-  double peak_flops_per_rank = 0;             // 0 = unknown
-  std::string trust;                          // modelled | calibrated | measured
+  double tokens_per_s = 0;         // all ranks
+  int64_t peak_mem_bytes = 0;      // of the fullest rank
+  double peak_flops_per_rank = 0;  // 0 = unknown
+  Trust trust = Trust::kModelled;
   std::map<std::string, double> breakdown_s;  // adds up to step_time_s
+  std::optional<ServicePrediction> service;   // of a service; a step is then an output token, or
+                                              // with the objective latency an answer
 
   bool operator==(const Prediction&) const = default;
 };

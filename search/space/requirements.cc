@@ -121,17 +121,16 @@ void RequireMeasurable(const Problem& problem) {
   }
 }
 
-std::vector<std::string> UnmetByTraining(const std::vector<std::string>& requirements, double hours,
-                                         std::optional<double> price) {
+std::vector<std::string> UnmetByTraining(const std::vector<TrainingRequirement>& requirements,
+                                         double hours, std::optional<double> price) {
   constexpr double kHoursOfDay = 24;
   std::vector<std::string> unmet;
-  for (const std::string& text : requirements) {
-    const TrainingRequirement each = Parse(text);
+  for (const TrainingRequirement& each : requirements) {
     const double days = hours / kHoursOfDay;
     if (each.figure == Figure::kDays && !(days <= each.limit)) {
-      unmet.push_back(fmt::format("{}: {:.3g} days", text, days));
+      unmet.push_back(fmt::format("{}: {:.3g} days", each.text, days));
     } else if (each.figure == Figure::kPrice && price && !(*price <= each.limit)) {
-      unmet.push_back(fmt::format("{}: {:.3g}", text, *price));
+      unmet.push_back(fmt::format("{}: {:.3g}", each.text, *price));
     }
   }
   return unmet;

@@ -33,8 +33,8 @@ void RequireMeasurable(const Problem& problem);
 
 /// Those of `requirements` about days and price that training of `hours` for `price`, which may be
 /// unknown, does not meet: a phrase each, such as "days<=30: 33.1 days".
-std::vector<std::string> UnmetByTraining(const std::vector<std::string>& requirements, double hours,
-                                         std::optional<double> price);
+std::vector<std::string> UnmetByTraining(const std::vector<TrainingRequirement>& requirements,
+                                         double hours, std::optional<double> price);
 
 /// The numbers of GPUs to choose among that are allowed, ascending: of those that the problem
 /// names, or of all that the cluster has as many as are allowed, in whole nodes or a part of one.

@@ -1,7 +1,6 @@
 #include "search/space/space.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
@@ -26,54 +25,6 @@ void RequireSensible(const Problem& problem) {
   if (problem.max_ranks < 0 || problem.max_micro_batch < 1 || problem.memory_per_rank_bytes < 0) {
     throw UsageError("limits on ranks, micro batch and memory must be positive");
   }
-}
-
-nlohmann::json ToJson(const Problem& problem) {
-  nlohmann::json precisions = nlohmann::json::array();
-  for (const Precision each : problem.precisions) precisions.push_back(Name(each));
-  nlohmann::json json = {
-      {"model", ToJson(problem.model)},
-      {"cluster",
-       {{"name", problem.cluster.name},
-        {"device", problem.cluster.device},
-        {"nodes", problem.cluster.nodes},
-        {"ranks_per_node", problem.cluster.ranks_per_node},
-        {"max_ranks", problem.cluster.max_ranks},
-        {"cores", problem.cluster.cores},
-        {"memory_bytes", problem.cluster.memory_bytes}}},
-      {"global_batch", problem.global_batch},
-      {"sequence_length", problem.sequence_length},
-      {"precisions", precisions},
-      {"optimizer_states", problem.optimizer_states},
-      {"memory_per_rank_bytes", problem.memory_per_rank_bytes},
-      {"max_ranks", problem.max_ranks},
-      {"max_micro_batch", problem.max_micro_batch},
-      // The settings of a run that are not part of its layout, in the form of RUN.json.
-      {"optimizer", ToJson(RootOf(problem)).at("optimizer")},
-      {"seed", problem.seed},
-      {"data", problem.data},
-      {"steps", problem.steps},
-  };
-  if (!problem.global_batches.empty()) json["global_batches"] = problem.global_batches;
-  if (!problem.gpus.empty()) json["gpus"] = problem.gpus;
-  if (problem.tokens > 0) json["tokens"] = problem.tokens;
-  if (const double price = problem.cluster.price_per_gpu_hour; price > 0) {
-    json["cluster"]["price_per_gpu_hour"] = price;
-  }
-  if (const double power = problem.cluster.power_per_gpu_w; power > 0) {
-    json["cluster"]["power_per_gpu_w"] = power;
-  }
-  if (const Reliability& reliability = problem.cluster.reliability; reliability != Reliability()) {
-    json["cluster"]["reliability"] = {
-        {"gpu_mtbf_hours", reliability.gpu_mtbf_hours},
-        {"restart_s", reliability.restart_s},
-        {"checkpoint_bytes_per_s", reliability.checkpoint_bytes_per_s}};
-  }
-  for (const TrainingRequirement& each : problem.requirements) {
-    json["requirements"].push_back(each.text);
-  }
-  if (!problem.narrowings.empty()) json["narrowings"] = ToJson(problem.narrowings);
-  return json;
 }
 
 SpaceCounts WalkSpace(const Problem& problem,
@@ -102,6 +53,16 @@ int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
   const int64_t headroom = HeadroomBytes(problem);
   // No limit at all is 0.
   return headroom == 0 || limit == 0 ? limit : std::max<int64_t>(1, limit - headroom);
+}
+
+bool IsPlain(const ParallelConfig& layout) {
+  ParallelConfig plain;
+  plain.dp = layout.dp;
+  plain.precision = layout.precision;
+  plain.master = layout.master;
+  plain.moments = layout.moments;
+  plain.gradients = layout.gradients;
+  return layout == plain;
 }
 
 std::string CandidateKey(const RunConfig& run, bool several_batches) {

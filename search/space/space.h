@@ -44,8 +44,16 @@ struct Problem {
 /// Throws UsageError when the problem itself makes no sense (a global batch of 0).
 void RequireSensible(const Problem& problem);
 
-/// The identity of a problem, as stored in a study: everything but the prices of the profile.
+/// Returns true for one problem: whatever prices its cluster, and is known of these prices, is no
+/// part of it.
+bool operator==(const Problem& one, const Problem& other);
+
+/// A problem as a study stores it: what operator== compares. ProblemFromJson is strict; it leaves
+/// the cluster's prices empty, and throws InputError naming the path behind `where`.
 nlohmann::json ToJson(const Problem& problem);
+nlohmann::json ToJson(const Cluster& cluster);
+Cluster ClusterFromJson(const nlohmann::json& json, const std::string& where);
+Problem ProblemFromJson(const nlohmann::json& json, const std::string& where);
 
 /// Ids of rules and how many candidates each pruned.
 using PrunedCounts = std::vector<std::pair<std::string, int64_t>>;
@@ -67,6 +75,9 @@ SpaceCounts WalkSpace(const Problem& problem,
 
 /// Bytes a rank of `run` may use under `problem`; 0 = unknown, no limit.
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run);
+
+/// Returns true for what one would start with: data parallelism alone, in micro batches of one.
+bool IsPlain(const ParallelConfig& layout);
 
 /// Name of a candidate within its problem: the layout string, behind "gbs=512," where there are
 /// `several_batches` to choose among. Unique and stable.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/error.h"
 #include "search/space/space_row_parts.h"
 
 namespace trimtab {
@@ -51,6 +52,13 @@ const std::vector<SpaceRow>& SpaceRows() {
                                              ParamGatherRow(),
                                              RecomputePlanRow()};
   return rows;
+}
+
+size_t RowsOf(LayoutPart part) {
+  const std::vector<SpaceRow>& rows = SpaceRows();
+  const auto found = std::ranges::find(rows, part, &SpaceRow::completes);
+  TRIMTAB_ASSERT(found != rows.end(), "no row completes part {}", static_cast<int>(part));
+  return static_cast<size_t>(found - rows.begin()) + 1;
 }
 
 }  // namespace trimtab

@@ -1,10 +1,13 @@
 // The dimensions of the search as rows: the space is their product.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "cost_model/closed_form/closed_form.h"
 #include "engine/config/rules.h"
 #include "search/space/space.h"
 
@@ -36,6 +39,9 @@ struct SpaceRow {
   Readers readers = Readers::kAny;
   /// The last row below that looks at its value; nullptr where that may be the last of all.
   const char* last_reader = nullptr;
+  /// The part of a layout that is chosen once this row is bound: branch and bound asks for a lower
+  /// bound there.
+  std::optional<LayoutPart> completes = std::nullopt;
 };
 
 /// Every dimension, in the order in which they are bound.
@@ -43,6 +49,9 @@ struct SpaceRow {
 /// Rows list what a search should try, also what the engine cannot run yet: a value that breaks an
 /// -unsupported rule is no part of the space until that rule goes.
 const std::vector<SpaceRow>& SpaceRows();
+
+/// Returns how many rows are bound once `part`, which a row completes, is chosen.
+size_t RowsOf(LayoutPart part);
 
 /// Optimizer states of the problem under `precision`, each once: two names may mean the same.
 std::vector<ParallelConfig> OptimizerStates(const Problem& problem, Precision precision);

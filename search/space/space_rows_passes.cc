@@ -31,7 +31,8 @@ SpaceRow MicroBatchRow() {
       .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp",
                   "rows-divisible-by-tp-overlap-chunks"},
       .alike = Alike<&ParallelConfig::micro_batch>,
-      .readers = Readers::kNone};
+      .readers = Readers::kNone,
+      .completes = LayoutPart::kShape};
 }
 
 /// Of which family the plan is. Which one of it is bound last: RecomputePlanRow.
@@ -53,7 +54,8 @@ SpaceRow RecomputeRow() {
               [](const RunConfig& a, const RunConfig& b) {
                 return OfOneFamily(a.layout.recompute[0], b.layout.recompute[0]);
               },
-          .readers = Readers::kLast};
+          .readers = Readers::kLast,
+          .completes = LayoutPart::kMicroBatch};
 }
 
 SpaceRow PipelineParallelRow() {
@@ -102,7 +104,8 @@ SpaceRow VirtualPipelineRow() {
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.vp = value; },
           .settles = {},
           .alike = Alike<&ParallelConfig::vp>,
-          .readers = Readers::kLast};
+          .readers = Readers::kLast,
+          .completes = LayoutPart::kPipeline};
 }
 
 /// Which plan of its family it is. Bound last: the one that recomputes least and fits is the best,

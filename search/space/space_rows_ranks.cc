@@ -43,7 +43,8 @@ SpaceRow GlobalBatchRow() {
           .settles = {},
           .alike = [](const RunConfig& a,
                       const RunConfig& b) { return a.global_batch == b.global_batch; },
-          .last_reader = "mbs"};
+          .last_reader = "mbs",
+          .completes = LayoutPart::kNumerics};
 }
 
 SpaceRow TensorParallelRow() {
@@ -115,7 +116,8 @@ SpaceRow TpOverlapRow() {
                      RunConfig& run) { run.layout.tp_overlap_chunks = value; },
           .settles = {},
           .alike = Alike<&ParallelConfig::tp_overlap_chunks>,
-          .readers = Readers::kNone};
+          .readers = Readers::kNone,
+          .completes = LayoutPart::kParts};
 }
 
 }  // namespace trimtab

@@ -9,6 +9,17 @@
 
 namespace trimtab {
 
+namespace {
+
+/// Depth below the first of `rows` called `name`, which there is.
+size_t DepthBelow(const std::vector<SpaceRow>& rows, std::string_view name) {
+  const auto found = std::ranges::find(rows, name, &SpaceRow::name);
+  TRIMTAB_ASSERT(found != rows.end(), "no row is called {}", name);
+  return static_cast<size_t>(found - rows.begin()) + 1;
+}
+
+}  // namespace
+
 std::string ValueInWords(const SpaceRow& row, const RunConfig& run) {
   const std::string_view name = row.name;
   if (name == "ranks") return std::to_string(run.layout.world_size());
@@ -31,6 +42,7 @@ RunConfig RootOf(const Problem& problem) {
   run.steps = problem.steps;
   run.seed = problem.seed;
   run.data = problem.data;
+  run.stack = problem.cluster.stack.name;
   return run;
 }
 
@@ -58,6 +70,12 @@ PrunedCounts ByRule(const std::map<const Rule*, int64_t>& pruned) {
     if (found == pruned.end() || found->second == 0) continue;
     counts.emplace_back(rule.id, found->second);
   }
+  PrunedCounts of_stack;
+  for (const auto& [rule, count] : pruned) {
+    if (rule->holds == nullptr && count > 0) of_stack.emplace_back(rule->id, count);
+  }
+  std::ranges::sort(of_stack);
+  counts.insert(counts.end(), of_stack.begin(), of_stack.end());
   return counts;
 }
 
@@ -66,6 +84,7 @@ SpaceTree::SpaceTree(const Problem& problem)
       run_(RootOf(problem)),
       values_(rows_.size()),
       narrowings_(rows_.size()),
+      stack_rules_(problem.cluster.stack),
       counts_(rows_.size()) {
   TRIMTAB_ASSERT(rows_.size() <= Choice::kMostRows, "{} rows", rows_.size());
   for (const Narrowing& each : problem.narrowings) {
@@ -78,7 +97,7 @@ SpaceTree::SpaceTree(const Problem& problem)
     const SpaceRow& row = rows_[i];
     if (row.readers == Readers::kLast) apart_ = i + 1;
     unread_below_.push_back(row.readers == Readers::kNone ? i + 1
-                            : row.last_reader != nullptr  ? DepthBelow(row.last_reader)
+                            : row.last_reader != nullptr  ? DepthBelow(rows_, row.last_reader)
                                                           : rows_.size());
   }
   for (const SpaceRow& row : rows_) {
@@ -142,22 +161,27 @@ std::vector<std::vector<std::string>> SpaceTree::ValuesByRow() {
   return values;
 }
 
-size_t SpaceTree::DepthBelow(const char* name) const {
-  const auto is_row = [&](const SpaceRow& row) { return std::string_view(row.name) == name; };
-  const auto found = std::find_if(rows_.begin(), rows_.end(), is_row);
-  TRIMTAB_ASSERT(found != rows_.end(), "no row is called {}", name);
-  return static_cast<size_t>(found - rows_.begin()) + 1;
-}
-
 SpaceTree::Plans& SpaceTree::PlansHere() {
   const ParallelConfig& layout = run_.layout;
   const RecomputeConfig& bound = layout.recompute[0];
   const auto [known, is_new] = plans_.try_emplace({bound.kind, layout.pp * layout.vp});
   Plans& here = known->second;
   if (is_new) {
-    ForEachValue(rows_.size() - 1, [&] { here.plans.push_back(run_.layout.recompute[0]); });
+    ForEachValue(rows_.size() - 1, [&] {
+      if (const Rule* broken = stack_rules_.Broken(rows_.size() - 1, run_.layout)) {
+        here.rule = broken;
+        ++here.lacking;
+      } else {
+        here.plans.push_back(run_.layout.recompute[0]);
+      }
+    });
   }
   return here;
+}
+
+void SpaceTree::CountLackingPlans() {
+  const Plans& here = PlansHere();
+  if (here.lacking > 0) pruned_[here.rule] += here.lacking;
 }
 
 int64_t SpaceTree::CountBelow(size_t depth) {

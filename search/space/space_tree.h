@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "search/space/space_rows.h"
+#include "search/space/stack_rules.h"
 
 namespace trimtab {
 
@@ -42,8 +43,6 @@ class SpaceTree {
   explicit SpaceTree(const Problem& problem);
 
   size_t depth() const { return rows_.size(); }
-  /// Depth below the first row called `name`, which there is.
-  size_t DepthBelow(const char* name) const;
 
   /// What is bound, and the run that it makes.
   const Choice& choice() const { return choice_; }
@@ -106,6 +105,7 @@ class SpaceTree {
   std::vector<std::vector<const Rule*>> settled_;  // by each row
   std::vector<const Rule*> unsupported_;
   std::vector<std::vector<const Narrowing*>> narrowings_;  // by row
+  StackRules stack_rules_;
   std::map<const Rule*, int64_t> pruned_;
   size_t apart_ = 0;                  // depth below all that the last row looks at
   std::vector<size_t> unread_below_;  // by row: from this depth on no row looks at its value
@@ -114,13 +114,17 @@ class SpaceTree {
   /// By what the last row looks at: its values.
   struct Plans {
     std::vector<RecomputeConfig> plans;
+    int64_t lacking = 0;  // others, which the stack does not have
+    const Rule* rule = nullptr;
     bool collected = false;
   };
   Plans& PlansHere();
+  /// Counts the plans of recomputation below this place that the stack does not have.
+  void CountLackingPlans();
   std::map<std::pair<RecomputeKind, int64_t>, Plans> plans_;
 };
 
-/// In the order of the rules.
+/// In the order of the rules, then those of the stack.
 PrunedCounts ByRule(const std::map<const Rule*, int64_t>& pruned);
 
 /// The first of `rules` that `run` breaks, or nullptr.
@@ -152,6 +156,11 @@ void SpaceTree::Walk(size_t depth, const Enters& enters, const Leaf& leaf) {
   ForEachValue(depth, [&] {
     const bool all = depth + 2 == rows_.size();
     const Rule* broken = all ? FirstBrokenRule(run_) : FirstBroken(settled_[depth], run_);
+    if (broken == nullptr) {
+      broken = stack_rules_.Broken(depth, run_.layout);
+      if (broken != nullptr && depth + 1 == rows_.size()) return;  // counted by the row above
+      if (broken == nullptr && all) CountLackingPlans();
+    }
     if (broken != nullptr) {
       pruned_[broken] += CountBelow(depth + 1);
     } else if (enters(depth + 1, run())) {

@@ -11,7 +11,7 @@ nlohmann::json ToJson(const std::vector<Residual>& residuals) {
   nlohmann::json json = nlohmann::json::array();
   for (const Residual& each : residuals) {
     json.push_back({{"mode", ToString(each.sample.mode)},
-                    {"precision", Name(each.precision)},
+                    {"numerics", each.numerics},
                     {"predicted_s", each.sample.predicted_s},
                     {"measured_s", each.sample.measured_s}});
   }
@@ -23,7 +23,7 @@ std::vector<Residual> ResidualsFromJson(const nlohmann::json& json, const std::s
   try {
     for (const nlohmann::json& each : json) {
       Residual& residual = residuals.emplace_back();
-      residual.precision = ParsePrecision(each.at("precision"));
+      residual.numerics = each.at("numerics");
       residual.sample.mode = ParseMode(each.at("mode"), where);
       each.at("predicted_s").get_to(residual.sample.predicted_s);
       each.at("measured_s").get_to(residual.sample.measured_s);

@@ -6,19 +6,18 @@
 #include <vector>
 
 #include "cost_model/correction.h"
-#include "engine/config/parallel_config.h"
 
 namespace trimtab {
 
-/// A step that was predicted and measured, in some precision.
+/// A step that was predicted and measured.
 struct Residual {
-  Precision precision = Precision::kFp32;
+  std::string numerics;  // NumericsOf its candidate
   PredictionSample sample;
 
   bool operator==(const Residual&) const = default;
 };
 
-/// [{"mode": "2x1", "precision": "fp32", "predicted_s": 0.5, "measured_s": 0.6}, ...]
+/// [{"mode": "2x1", "numerics": "fp32", "predicted_s": 0.5, "measured_s": 0.6}, ...]
 nlohmann::json ToJson(const std::vector<Residual>& residuals);
 /// Throws StorageError naming `where`.
 std::vector<Residual> ResidualsFromJson(const nlohmann::json& json, const std::string& where);

@@ -3,19 +3,24 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "search/study/sqlite_snapshot.h"
 
 namespace trimtab {
 namespace {
 
-/// ", PID" of the process of this machine that holds a lock on the file, by /proc/locks; empty
-/// where that names none. (To open the file and ask would drop the locks that this process has on
-/// it.)
+/// Much more than a reader or a commit takes.
+constexpr std::chrono::milliseconds kPatience(60'000);
+
+/// ", process PID" of another process of this machine that holds a lock on the file, by
+/// /proc/locks; empty where that names none. (To open the file and ask would drop the locks that
+/// this process has on it.)
 std::string OwnerOf(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) return "";
@@ -26,17 +31,25 @@ std::string OwnerOf(const std::string& path) {
     std::istringstream words(line);
     std::string number, kind, advisory, mode, pid, place;
     words >> number >> kind >> advisory >> mode >> pid >> place;
-    if (kind == "POSIX" && place == file) return ", process " + pid;
+    const bool here = pid == std::to_string(getpid());
+    if (kind == "POSIX" && place == file && !here) return ", process " + pid;
   }
   return "";
 }
 
+[[noreturn]] void ThrowMoved(const std::string& path) {
+  throw StorageError(path + ": was deleted or replaced while it was in use");
+}
+
 [[noreturn]] void ThrowSqlite(sqlite3* database, const std::string& path, int code) {
   const char* detail = database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code);
+  if (code == SQLITE_READONLY_DBMOVED) ThrowMoved(path);
   switch (code & 0xff) {  // the primary code; the rest of the bits refine it
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw StorageError(fmt::format("{}: in use by another trimtab{}", path, OwnerOf(path)));
+      throw StorageError(fmt::format(
+          "{}: locked for too long by another program{}; expected one that ends its transactions",
+          path, OwnerOf(path)));
     case SQLITE_FULL:
       throw StorageError(fmt::format("{}: the disk is full; what was stored before is safe", path));
     case SQLITE_NOTADB:
@@ -115,26 +128,51 @@ std::string Statement::Text(int column) const {
   return std::string(text, static_cast<size_t>(sqlite3_column_bytes(statement_, column)));
 }
 
-Database::Database(const std::string& path, bool create) : path_(path) {
-  const int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0);
+Database::Database(const std::string& path, Access access) : path_(path) {
   // A name such as ":memory:" is a file's here, and not one of SQLite's own.
   const std::string file = path_.starts_with(':') ? "./" + path_ : path_;
-  const int code = sqlite3_open_v2(file.c_str(), &handle_, flags, nullptr);
   try {
-    if (code != SQLITE_OK) ThrowSqlite(handle_, path_, code);
-    sqlite3_extended_result_codes(handle_, 1);
-    // Exclusive mode keeps the lock that the transaction below takes; rolled back, it leaves even
-    // an empty file as it is.
-    Execute("PRAGMA locking_mode = EXCLUSIVE");
-    Execute("PRAGMA journal_mode = DELETE");
-    Execute("PRAGMA synchronous = FULL");
-    Execute("PRAGMA foreign_keys = ON");
-    Execute("BEGIN EXCLUSIVE");
-    Execute("ROLLBACK");
+    if (access == Access::kRead) {
+      const int code = OpenSnapshot(file, kPatience, &handle_);
+      if ((code & 0xff) == SQLITE_CANTOPEN || (code & 0xff) == SQLITE_PERM) {
+        throw StorageError(path_ + ": cannot be opened for reading");
+      }
+      if (code != SQLITE_OK) ThrowSqlite(nullptr, path_, code);
+      Execute("PRAGMA query_only = ON");
+    } else {
+      OpenToWrite(file, access == Access::kCreate);
+    }
   } catch (...) {
     sqlite3_close(handle_);
     throw;
   }
+}
+
+void Database::OpenToWrite(const std::string& file, bool create) {
+  const int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0);
+  const int code = sqlite3_open_v2(file.c_str(), &handle_, flags, nullptr);
+  if (code != SQLITE_OK) ThrowSqlite(handle_, path_, code);
+  sqlite3_extended_result_codes(handle_, 1);
+  const std::string lock = file + ".lock";
+  lock_ = LockFile::Take(lock);
+  if (lock_ == nullptr) {
+    const std::string holder = LockFile::HolderOf(lock);
+    throw StorageError(fmt::format("{}: in use by another trimtab{}{}", path_,
+                                   holder.empty() ? "" : ", ", holder));
+  }
+  set_patience(kPatience);
+  Execute("PRAGMA journal_mode = DELETE");
+  Execute("PRAGMA synchronous = FULL");
+  Execute("PRAGMA foreign_keys = ON");
+  // Rolled back, it leaves even an empty file as it is. What a killed writer left is undone here.
+  Execute("BEGIN IMMEDIATE");
+  const bool whole = IsWholePages(file, QueryInt("PRAGMA page_size"));
+  Execute("ROLLBACK");
+  if (!whole) ThrowSqlite(nullptr, path_, kCutShort);
+}
+
+void Database::set_patience(std::chrono::milliseconds patience) {
+  sqlite3_busy_timeout(handle_, static_cast<int>(patience.count()));
 }
 
 Database::~Database() { sqlite3_close(handle_); }
@@ -159,9 +197,7 @@ void Database::RequireInPlace() {
   // SQLite goes on with a deleted file, and all that it then writes is lost.
   int moved = 0;
   sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-  if (moved != 0) {
-    throw StorageError(path_ + ": was deleted or replaced while it was in use");
-  }
+  if (moved != 0) ThrowMoved(path_);
 }
 
 void Database::Transaction(const std::function<void()>& body) {

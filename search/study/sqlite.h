@@ -1,12 +1,15 @@
 // A thin wrapper of SQLite: prepared statements, transactions, and errors that name the file.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "engine/base/io/lock_file.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -42,12 +45,21 @@ class Statement {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-/// A database file this process has to itself: rollback journal, synchronous=FULL, foreign keys,
-/// exclusive lock held until destruction.
+/// How a database file is opened.
+enum class Access {
+  kCreate,  // to write; the file is made where there is none
+  kWrite,   // to write
+  kRead,    // to read what it holds now, while others may write
+};
+
+/// A database file. Its one writer holds PATH.lock until destruction, and writes with a rollback
+/// journal, synchronous=FULL and foreign keys; readers may come and go meanwhile. A reader has a
+/// copy in memory, of the moment at which it opened the file: nothing waits for it, and it changes
+/// nothing, in no file.
 class Database {
  public:
-  /// Throws StorageError (unwritable, corrupt, locked by another process).
-  Database(const std::string& path, bool create);
+  /// Throws StorageError (unwritable, corrupt, written by another process).
+  Database(const std::string& path, Access access);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -65,6 +77,9 @@ class Database {
   /// Runs `body` in one transaction: all of it is on disk afterwards, or none of it if it throws.
   void Transaction(const std::function<void()>& body);
 
+  /// Sets how long a commit waits for programs that read the file, before it throws.
+  void set_patience(std::chrono::milliseconds patience);
+
   void set_after_write(std::function<void()> hook) { after_write_ = std::move(hook); }
   /// Tells the hook that something changed, within a transaction or at its end.
   void Changed() {
@@ -72,10 +87,12 @@ class Database {
   }
 
  private:
+  void OpenToWrite(const std::string& file, bool create);
   /// Throws StorageError when the path no longer names the open file.
   void RequireInPlace();
 
   std::string path_;
+  std::unique_ptr<LockFile> lock_;  // of a writer; let go after the file is closed
   sqlite3* handle_ = nullptr;
   std::function<void()> after_write_;
 };

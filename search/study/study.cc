@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/infer/serving_json.h"
 #include "search/study/another_problem.h"
 #include "search/study/study_schema.h"
 
@@ -30,15 +31,37 @@ Study::Study(std::unique_ptr<Database> database)
 
 Study::~Study() = default;
 
-std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& problem,
+std::string NumericsOf(const CandidateRecord& candidate) {
+  if (!candidate.serving) return std::string(Name(candidate.run.layout.precision));
+  return fmt::format("{}/{}", Name(candidate.serving->weights),
+                     CacheName(candidate.serving->cache));
+}
+
+RunConfig RunOfService(const ServingConfig& serving) {
+  RunConfig run = RunOf(serving);
+  run.layout.dp = serving.layout.dp;
+  run.global_batch = 1;
+  run.sequence_length = 1;
+  run.memory_per_rank_bytes = serving.memory_per_rank_bytes;
+  return run;
+}
+
+StudyProblem StudyProblemOf(const Problem& problem) {
+  return {.workload = "training",
+          .problem = ToJson(problem),
+          .profile = ToJson(problem.cluster.profile)};
+}
+
+std::unique_ptr<Study> Study::Open(const std::string& path, const StudyProblem& problem,
                                    const StudyOptions& options) {
   RequireNewOrResumed(path, options.resume);
   if (!options.resume) RemoveEmptyStudy(path);
-  auto database = std::make_unique<Database>(path, /*create=*/true);
+  auto database = std::make_unique<Database>(path, Access::kCreate);
   database->set_after_write(options.after_write);
   std::unique_ptr<Study> study(new Study(std::move(database)));
   if (!study->CheckSchema()) study->Create(problem, options.seed);
   study->CheckProblem(problem);
+  study->state_ = ReadStudyState(*study->database_);
   if (!options.seed.empty() && study->seed() != options.seed) {
     throw UsageError(fmt::format(
         "--seed-study: {} was begun without it, or has taken another one's steps; a study keeps "
@@ -53,25 +76,21 @@ std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& probl
 std::unique_ptr<Study> Study::OpenExisting(const std::string& path) {
   if (!std::filesystem::exists(path)) throw InputError(fmt::format("{}: no such study", path));
   RequireNewOrResumed(path, /*resume=*/true);
-  std::unique_ptr<Study> study(new Study(std::make_unique<Database>(path, /*create=*/false)));
+  std::unique_ptr<Study> study(new Study(std::make_unique<Database>(path, Access::kRead)));
   if (!study->CheckSchema()) throw InputError(fmt::format("{}: an empty file, not a study", path));
+  study->state_ = ReadStudyState(*study->database_);
   return study;
 }
 
-void Study::ThrowDamaged(const std::string& detail) const {
-  throw StorageError(fmt::format("{}: not a study, or a damaged one ({})", path_, detail));
-}
+void Study::ThrowDamaged(const std::string& detail) const { ThrowDamagedStudy(path_, detail); }
 
 bool Study::CheckSchema() {
   const int64_t application = database_->QueryInt("PRAGMA application_id");
   const int64_t version = database_->QueryInt("PRAGMA user_version");
   const int64_t tables = database_->QueryInt("SELECT count(*) FROM sqlite_schema");
   if (application == 0 && version == 0 && tables == 0) {
-    if (std::filesystem::file_size(path_) == 0) return false;
+    if (database_->QueryInt("PRAGMA page_count") == 0) return false;
     ThrowDamaged("almost nothing is left of it");
-  }
-  if (IsServingStudy(path_)) {
-    throw StorageError(fmt::format("{}: a study of a search for serving, not for training", path_));
   }
   if (application != kStudyApplicationId) ThrowDamaged("a database of another program");
   if (version != kStudySchemaVersion) {
@@ -79,8 +98,6 @@ bool Study::CheckSchema() {
                                    path_, version > kStudySchemaVersion ? "a newer" : "an older",
                                    version, kStudySchemaVersion));
   }
-  const auto page_bytes = static_cast<uintmax_t>(database_->QueryInt("PRAGMA page_size"));
-  if (std::filesystem::file_size(path_) % page_bytes != 0) ThrowDamaged("it was cut short");
   Statement check = database_->Prepare("PRAGMA quick_check(1)");
   if (!check.Step() || check.Text(0) != "ok") ThrowDamaged(check.Text(0));
   if (database_->QueryInt("SELECT count(*) FROM study") != 1) ThrowDamaged("it has no problem");
@@ -91,7 +108,7 @@ bool Study::CheckSchema() {
   return true;
 }
 
-void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
+void Study::Create(const StudyProblem& problem, const std::vector<Residual>& seed) {
   database_->Transaction([&] {
     database_->Execute(kRoundsSchema);
     database_->Execute(kPrunedSchema);
@@ -100,23 +117,28 @@ void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
     database_->Execute(kMeasurementsSchema);
     database_->Execute(fmt::format("PRAGMA application_id = {}", kStudyApplicationId));
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
-    const std::string text = ToJson(problem).dump();
+    const std::string text = problem.problem.dump();
     database_
         ->Prepare("INSERT INTO study VALUES (1, lower(hex(randomblob(8))), " TRIMTAB_SQL_NOW
-                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]', '', 0)")
+                  ", ?8, ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]', '', 0)")
         .Bind(1, text)
         .Bind(2, Hash(text))
-        .Bind(3, ToJson(problem.cluster.profile).dump())
-        .Bind(4, SearchGoal().objective)
+        .Bind(3, problem.profile.dump())
+        .Bind(4, Name(SearchGoal().objective))
         .Bind(5, SearchGoal().indifference)
         .Bind(6, SearchGoal().most_rounds)
         .Bind(7, ToJson(seed).dump())
+        .Bind(8, problem.workload)
         .Run();
   });
 }
 
-void Study::CheckProblem(const Problem& asked) const {
-  const nlohmann::json asked_json = ToJson(asked);
+void Study::CheckProblem(const StudyProblem& asked) const {
+  if (asked.workload != workload()) {
+    throw InputError(fmt::format("{}: a study of a search for {}, not for {}", path_, workload(),
+                                 asked.workload));
+  }
+  const nlohmann::json& asked_json = asked.problem;
   Statement query = database_->Prepare("SELECT problem_hash FROM study");
   if (query.Step() && query.Text(0) == Hash(asked_json.dump())) return;
   const nlohmann::json stored = problem();
@@ -144,6 +166,29 @@ nlohmann::json Study::JsonColumn(const char* column) const {
   return json;
 }
 
+std::string Study::workload() const {
+  Statement query = database_->Prepare("SELECT workload FROM study");
+  if (!query.Step()) ThrowDamaged("it has no workload");
+  return query.Text(0);
+}
+
+std::optional<nlohmann::json> Study::FindMeasured(const std::string& key) const {
+  Statement query = database_->Prepare("SELECT value FROM measured WHERE key = ?1");
+  if (!query.Bind(1, key).Step()) return std::nullopt;
+  nlohmann::json value = nlohmann::json::parse(query.Text(0), nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded()) ThrowDamaged(fmt::format("{} is not JSON", key));
+  return value;
+}
+
+void Study::AddMeasured(const std::string& key, const nlohmann::json& value) {
+  database_->Transaction([&] {
+    database_->Prepare("INSERT OR REPLACE INTO measured VALUES (?1, ?2)")
+        .Bind(1, key)
+        .Bind(2, value.dump())
+        .Run();
+  });
+}
+
 nlohmann::json Study::problem() const { return JsonColumn("problem"); }
 
 nlohmann::json Study::profile() const {
@@ -165,48 +210,26 @@ void Study::StoreRecipes(const nlohmann::json& places) {
       [&] { database_->Prepare("UPDATE study SET recipes = ?1").Bind(1, places.dump()).Run(); });
 }
 
-SearchGoal Study::goal() const {
-  SearchGoal goal;
-  Statement query =
-      database_->Prepare("SELECT objective, prove_count, indifference, most_rounds FROM study");
-  if (!query.Step()) ThrowDamaged("it has no goal");
-  goal.objective = query.Text(0);
-  goal.prove_count = query.Int(1);
-  goal.indifference = query.Real(2);
-  goal.most_rounds = query.Int(3);
-  return goal;
-}
-
 void Study::SetGoal(const SearchGoal& goal) {
   database_->Transaction([&] {
     database_
         ->Prepare(
             "UPDATE study SET objective = ?1, prove_count = ?2, indifference = ?3, "
             "most_rounds = ?4, stopped_by = ''")
-        .Bind(1, goal.objective)
+        .Bind(1, Name(goal.objective))
         .Bind(2, goal.prove_count)
         .Bind(3, goal.indifference)
         .Bind(4, goal.most_rounds)
         .Run();
   });
-}
-
-std::string Study::stopped_by() const {
-  Statement query = database_->Prepare("SELECT stopped_by FROM study");
-  return query.Step() ? query.Text(0) : "";
+  state_.goal = goal;
+  state_.stopped_by.clear();
 }
 
 void Study::NoteStop(const std::string& why) {
   database_->Transaction(
       [&] { database_->Prepare("UPDATE study SET stopped_by = ?1").Bind(1, why).Run(); });
+  state_.stopped_by = why;
 }
-
-std::string Study::uuid() const {
-  Statement query = database_->Prepare("SELECT uuid FROM study");
-  if (!query.Step()) ThrowDamaged("it has no name");
-  return query.Text(0);
-}
-
-bool Study::enumerated() const { return database_->QueryInt("SELECT enumerated FROM study") != 0; }
 
 }  // namespace trimtab

@@ -1,72 +1,26 @@
 // Study: everything a search knows, in one SQLite file (STUDY.md documents it to the column).
 //
-// One writer: a study is locked while it is open, a second driver is refused. Every change is one
-// transaction that is on disk when the call returns, so a driver may be killed at any moment.
-// Every SQLite failure becomes a StorageError that names the file and the reason.
+// One writer: a study is locked while it is open to write, and a second driver is refused. It can
+// be read meanwhile. Every change is one transaction that is on disk when the call returns, so a
+// driver may be killed at any moment. A study is read once, when it is opened; what is stored later
+// is also applied to what was read (study_state.h). Every SQLite failure becomes a StorageError
+// that names the file and the reason.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "profiler/race_fit.h"
-#include "profiler/trial.h"
-#include "search/space/predictor.h"
-#include "search/study/parsed_texts.h"
+#include "search/study/candidate_record.h"
 #include "search/study/residual.h"
 #include "search/study/sqlite.h"
+#include "search/study/study_state.h"
 
 namespace trimtab {
-
-/// One finished visit of a race.
-struct VisitRecord {
-  int64_t round = 0;
-  double at_s = 0;  // when it ended, since the study was made
-  Measurement measurement{};
-};
-
-/// One round of a race. `speed` is the machine's against its calibration, or against the race's
-/// median without one; known once all its visits are done.
-struct RoundRecord {
-  int64_t id = 0;                     // from 1
-  std::vector<int64_t> candidates{};  // ids, in the order of their visits
-  double at_s = 0;                    // when it began, since the study was made
-  double seconds = 0;                 // it took so far; 0 = not known
-  std::optional<RaceSpeed> speed{};
-};
-
-/// A candidate and all that is known about it.
-struct CandidateRecord {
-  int64_t id = 0;  // 0 until stored
-  std::string key;
-  RunConfig run;
-  std::string pruned_by;  // a rule's id, or "memory"; empty = in the running
-  std::string pruned_why;
-  std::optional<Prediction> closed_form;
-  std::optional<Prediction> dry_run;
-  bool corrected = false;  // the predictions were scaled by what others measured; never stored
-  std::vector<VisitRecord> visits;
-  /// What all visits say together (race.h). Without visits: the last measurement of an older study.
-  std::optional<Measurement> measured;
-  double measured_half_width = 0;  // of the interval of its step time, relative; 0 = not known
-  int64_t failures = 0;            // trials that failed by themselves: for want of memory, with
-                                   // figures that are no numbers, or before another trial ran
-  int64_t suspects = 0;            // trials that failed, and none has run since
-  int64_t losses = 0;              // trials whose nodes went away, or were given to others
-  int64_t own_losses = 0;          // nodes that went away since it ran, before another trial ran
-  int64_t open_losses = 0;         // likewise, and no trial has run since
-  std::string last_state;          // of the last that failed, or else was lost: a TrialState's name
-  std::string last_message;
-
-  /// The best prediction there is: of the dry run, else the closed form. nullptr = none.
-  const Prediction* prediction() const {
-    return dry_run ? &*dry_run : closed_form ? &*closed_form : nullptr;
-  }
-};
 
 /// A trial about to start.
 struct Attempt {
@@ -74,13 +28,19 @@ struct Attempt {
   std::string token;  // the worker's --attempt: unique over all studies
 };
 
-/// What a search over a study aims at.
-struct SearchGoal {
-  std::string objective = "throughput";
-  int64_t prove_count = 0;
-  double indifference = 0.01;
-  int64_t most_rounds = 40;
+/// What a candidate computes in: its precision, of a service as "weights/cache".
+std::string NumericsOf(const CandidateRecord& candidate);
+
+/// The ranks of a service as a run whose steps are one output token, or answer, each.
+RunConfig RunOfService(const ServingConfig& serving);
+
+/// What identifies a study, and what prices its predictions.
+struct StudyProblem {
+  std::string workload;  // "training" or "serving"
+  nlohmann::json problem;
+  nlohmann::json profile;
 };
+StudyProblem StudyProblemOf(const Problem& problem);
 
 struct StudyOptions {
   bool resume = false;                      // an existing file is continued instead of refused
@@ -96,9 +56,14 @@ class Study {
   /// Throws UsageError (the file exists, no resume, or it began without `seed`), InputError
   /// (another problem: says what differs), StorageError (corrupt, locked, unwritable, made by a
   /// newer version).
-  static std::unique_ptr<Study> Open(const std::string& path, const Problem& problem,
+  static std::unique_ptr<Study> Open(const std::string& path, const StudyProblem& problem,
                                      const StudyOptions& options);
-  /// An existing study, to read. Throws InputError (no such file), StorageError.
+  static std::unique_ptr<Study> Open(const std::string& path, const Problem& problem,
+                                     const StudyOptions& options) {
+    return Open(path, StudyProblemOf(problem), options);
+  }
+  /// Reads an existing study as it is now, whether or not a search writes it; what that writes
+  /// later is not seen. Throws InputError (no such file), StorageError.
   static std::unique_ptr<Study> OpenExisting(const std::string& path);
   ~Study();
 
@@ -109,9 +74,11 @@ class Study {
   std::string log_path() const { return path_ + ".log"; }
 
   /// 16 hexadecimal digits: what jobs and results of this study are named by.
-  std::string uuid() const;
+  const std::string& uuid() const { return state_.uuid; }
 
-  /// The problem, in the form of ToJson(const Problem&), also where an older version stored it.
+  /// "training" or "serving".
+  std::string workload() const;
+  /// The problem, in the form of StudyProblem.
   nlohmann::json problem() const;
   /// The hardware profile the predictions were made with.
   nlohmann::json profile() const;
@@ -119,31 +86,35 @@ class Study {
   std::vector<Residual> seed() const;
 
   /// What the last search over this study was asked for; it may differ from one to the next.
-  SearchGoal goal() const;
+  const SearchGoal& goal() const { return state_.goal; }
   /// Begins a search, which nothing has stopped yet.
   void SetGoal(const SearchGoal& goal);
   /// What stopped the last search's race before its end: one line; empty where nothing did, or the
   /// driver was killed.
-  std::string stopped_by() const;
+  const std::string& stopped_by() const { return state_.stopped_by; }
   void NoteStop(const std::string& why);
+
+  /// What was measured once for all predictions (rates, perplexities), by name.
+  std::optional<nlohmann::json> FindMeasured(const std::string& key) const;
+  void AddMeasured(const std::string& key, const nlohmann::json& value);
 
   /// Published layouts beside those that were found: ToJson of recipes.h.
   nlohmann::json recipes() const;
   void StoreRecipes(const nlohmann::json& places);
 
   /// True once every candidate is stored.
-  bool enumerated() const;
+  bool enumerated() const { return state_.enumerated; }
   /// Stores the legal candidates with their closed-form predictions, and how many others each rule
   /// pruned, at once.
   void StoreCandidates(const std::vector<CandidateRecord>& candidates,
                        const PrunedCounts& pruned = {}, double gap = 0);
   /// The gap that the walk over the space left; 0 where it came to its end.
-  double gap() const;
+  double gap() const { return state_.gap; }
   /// Forgets the candidates, so that the space can be walked again. Does nothing once a round or an
   /// attempt has begun: what was tried stays.
   void ForgetSpace();
-  /// What rules pruned, as it was stored. Older studies have none: they hold every candidate.
-  PrunedCounts Pruned() const;
+  /// What rules pruned, as it was stored.
+  const PrunedCounts& Pruned() const { return state_.pruned; }
   /// Stores a dry run; `pruned_by` "memory" takes the candidate out of the running.
   void StoreDryRun(int64_t candidate, const Prediction& prediction, const std::string& pruned_by,
                    const std::string& pruned_why);
@@ -155,7 +126,7 @@ class Study {
   int64_t BeginRound(const std::vector<int64_t>& candidates);
   /// Notes how fast the machine ran in a round whose visits are done.
   void FinishRound(int64_t round, const RaceSpeed& speed);
-  std::vector<RoundRecord> Rounds() const;
+  const std::vector<RoundRecord>& Rounds() const { return state_.rounds; }
 
   /// A visit of `round` about to start.
   Attempt BeginAttempt(int64_t candidate, int64_t round);
@@ -177,28 +148,26 @@ class Study {
   /// Throws StorageError when a worker does not go.
   int64_t Recover();
 
-  /// All candidates in the order they were stored.
-  std::vector<CandidateRecord> Candidates() const;
+  /// All candidates in the order they were stored, without judgements.
+  const std::vector<CandidateRecord>& Candidates() const { return state_.candidates; }
   std::vector<std::pair<std::string, std::string>> Versions() const;
 
  private:
   explicit Study(std::unique_ptr<Database> database);
-  void Create(const Problem& problem, const std::vector<Residual>& seed);
+  void Create(const StudyProblem& problem, const std::vector<Residual>& seed);
   /// False for a file with nothing in it yet.
   bool CheckSchema();
-  void CheckProblem(const Problem& problem) const;
+  void CheckProblem(const StudyProblem& problem) const;
   void NoteVersion(const std::string& component, const std::string& version);
   void StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction);
-  bool StoreResult(const TrialResult& result);
+  std::vector<AttemptEnd> StoreResults(const std::vector<TrialResult>& results);
+  AttemptEnd StoreEnd(AttemptEnd end);
   nlohmann::json JsonColumn(const char* column) const;
   [[noreturn]] void ThrowDamaged(const std::string& detail) const;
 
   std::string path_;
   std::unique_ptr<Database> database_;
-  // A race asks for its candidates after each visit, and little of them is new.
-  mutable ParsedTexts<RunConfig> runs_;
-  mutable ParsedTexts<Prediction> predictions_;
-  mutable ParsedTexts<Measurement> measurements_;
+  StudyState state_;
 };
 
 }  // namespace trimtab

@@ -18,29 +18,22 @@ namespace {
 // What every SQLite file begins with, and where its numbers are (big-endian).
 constexpr std::string_view kMagic("SQLite format 3\0", 16);
 constexpr size_t kHeaderBytes = 100;
-constexpr size_t kUserVersion = 60;
 constexpr size_t kApplicationId = 68;
 
 constexpr const char* kJournal = "-journal";  // of SQLite, while a transaction is not done
 
-enum class Kind { kNone, kTraining, kServing };
-
-/// By its header. SQLite itself would take a lock, and fail where another process has one.
-Kind KindOf(const std::string& path) {
+/// Returns true if the file's header says that it is a study. SQLite itself would take a lock, and
+/// fail where another process has one.
+bool LooksLikeStudy(const std::string& path) {
   std::array<char, kHeaderBytes> header{};
   std::ifstream file(path, std::ios::binary);
-  if (!file.read(header.data(), header.size())) return Kind::kNone;
-  if (std::string_view(header.data(), kMagic.size()) != kMagic) return Kind::kNone;
-  const auto number = [&header](size_t at) {
-    uint32_t value = 0;
-    for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(header[at + i]);
-    return value;
-  };
-  if (number(kApplicationId) == kStudyApplicationId) return Kind::kTraining;
-  const uint32_t version = number(kUserVersion);
-  const bool serving =
-      version == kServingStudySchemaVersion || version == kServingStudyWithoutReport;
-  return serving ? Kind::kServing : Kind::kNone;
+  if (!file.read(header.data(), header.size())) return false;
+  if (std::string_view(header.data(), kMagic.size()) != kMagic) return false;
+  uint32_t application = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    application = application << 8 | static_cast<uint8_t>(header[kApplicationId + i]);
+  }
+  return application == kStudyApplicationId;
 }
 
 }  // namespace
@@ -50,7 +43,7 @@ void RequireNewOrResumed(const std::string& path, bool resume) {
   const std::string other = OtherThanAFile(path);
   if (!other.empty()) throw StorageError(fmt::format("{}: not a study: it is {}", path, other));
   if (resume || HoldsNoStudy(path) || IsEmptyStudy(path)) return;
-  if (KindOf(path) == Kind::kNone) {
+  if (!LooksLikeStudy(path)) {
     throw StorageError(fmt::format("{}: not a study; name another file with --study", path));
   }
   throw UsageError(fmt::format(
@@ -67,11 +60,10 @@ bool IsEmptyStudy(const std::string& path) {
   if (!OtherThanAFile(path).empty() || HoldsNoStudy(path)) return false;
   std::error_code ignored;
   const bool cut_short = std::filesystem::exists(path + kJournal, ignored);
-  const Kind kind = KindOf(path);
   // A study that was being made may lack its first pages, but it has its journal.
-  if (kind != Kind::kTraining && !(kind == Kind::kNone && cut_short)) return false;
+  if (!LooksLikeStudy(path) && !cut_short) return false;
   try {
-    Database database(path, /*create=*/false);
+    Database database(path, Access::kWrite);
     if (database.QueryInt("PRAGMA page_count") == 0) return true;
     return database.QueryInt("PRAGMA application_id") == kStudyApplicationId &&
            database.QueryInt("SELECT count(*) FROM study WHERE enumerated <> 0") == 0 &&
@@ -88,10 +80,6 @@ void RemoveEmptyStudy(const std::string& path) {
   for (const char* suffix : {"", kJournal, ".results.jsonl", ".log"}) {
     std::filesystem::remove(path + suffix, ignored);
   }
-}
-
-bool IsServingStudy(const std::string& path) {
-  return OtherThanAFile(path).empty() && KindOf(path) == Kind::kServing;
 }
 
 }  // namespace trimtab

@@ -2,6 +2,8 @@
 // kStudySchemaVersion when an older program could no longer read the file.
 #pragma once
 
+#include <string>
+
 #include "search/study/study_file.h"
 
 /// The moment of a statement, in SQL: 2024-05-01T12:00:00.000Z.
@@ -9,9 +11,16 @@
 
 namespace trimtab {
 
-inline constexpr int kStudySchemaVersion = 8;
+/// The state of an attempt that has not ended; else it is a TrialState's name.
+inline constexpr char kRunning[] = "running";
 
-/// Since schema 3.
+/// SQL: seconds from the making of the study to the moment in `column`.
+inline std::string SecondsOf(const std::string& column) {
+  return "((julianday(" + column + ") - (SELECT julianday(created_at) FROM study)) * 86400.0)";
+}
+
+inline constexpr int kStudySchemaVersion = 9;
+
 inline constexpr char kRoundsSchema[] = R"sql(
 CREATE TABLE rounds (
   id           INTEGER PRIMARY KEY,
@@ -31,12 +40,12 @@ CREATE TABLE pruned (
 ) STRICT;
 )sql";
 
-/// All other tables.
 inline constexpr char kStudySchema[] = R"sql(
 CREATE TABLE study (
   id            INTEGER PRIMARY KEY CHECK (id = 1),
   uuid          TEXT NOT NULL,
   created_at    TEXT NOT NULL,
+  workload      TEXT NOT NULL CHECK (workload IN ('training', 'serving')),
   problem       TEXT NOT NULL,
   problem_hash  TEXT NOT NULL,
   profile       TEXT NOT NULL,
@@ -51,6 +60,11 @@ CREATE TABLE study (
   gap           REAL NOT NULL DEFAULT 0
 ) STRICT;
 
+CREATE TABLE measured (
+  key    TEXT PRIMARY KEY,
+  value  TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE versions (
   component      TEXT NOT NULL,
   version        TEXT NOT NULL,
@@ -61,7 +75,7 @@ CREATE TABLE versions (
 CREATE TABLE candidates (
   id          INTEGER PRIMARY KEY,
   key         TEXT NOT NULL UNIQUE,
-  run         TEXT NOT NULL,
+  config      TEXT NOT NULL,
   pruned_by   TEXT,
   pruned_why  TEXT,
   CHECK ((pruned_by IS NULL) = (pruned_why IS NULL))
@@ -69,7 +83,7 @@ CREATE TABLE candidates (
 
 CREATE TABLE predictions (
   candidate_id    INTEGER NOT NULL REFERENCES candidates (id),
-  tier            TEXT NOT NULL CHECK (tier IN ('closed_form', 'dry_run')),
+  tier            TEXT NOT NULL CHECK (tier IN ('closed_form', 'dry_run', 'simulation')),
   step_time_s     REAL NOT NULL,
   tokens_per_s    REAL NOT NULL,
   peak_mem_bytes  INTEGER NOT NULL,
@@ -79,7 +93,6 @@ CREATE TABLE predictions (
 ) STRICT;
 )sql";
 
-/// Since schema 5: until then an attempt was never numeric, lost or preempted.
 inline constexpr char kAttemptsSchema[] = R"sql(
 CREATE TABLE attempts (
   id            INTEGER PRIMARY KEY,

@@ -18,14 +18,8 @@ bool ComesBefore(const SortKey& key, const SpacePlace& place, const SortKey& oth
 }  // namespace
 
 double Alternatives::Farthest(size_t row) {
-  // Those of a micro batch are bound first.
-  static const ptrdiff_t early = [] {
-    const auto& rows = SpaceRows();
-    return std::find_if(rows.begin(), rows.end(),
-                        [](const SpaceRow& each) { return each.name == std::string("pp"); }) -
-           rows.begin();
-  }();
-  return static_cast<ptrdiff_t>(row) < early ? kFarthest : kFarthestLate;
+  // The rows of a micro batch are bound first.
+  return row < RowsOf(LayoutPart::kMicroBatch) ? kFarthest : kFarthestLate;
 }
 
 Alternatives::Alternatives(const Problem& problem, Objective objective, const Shortlisted& best)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "search/space/space_rows.h"
+#include "search/study/study.h"
 #include "search/walk/layout_list.h"
 
 namespace trimtab {

@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "engine/base/error.h"
 #include "engine/base/on_threads.h"
 #include "search/walk/branches.h"
 
@@ -67,7 +66,7 @@ class BestFirst {
     for (const Branch& branch : branches) {
       if (!workers_.front()->MayTake(list_, branch)) continue;
       counts_.unexplored += workers_.front()->CountBelow(branch);
-      best.gap = std::max(best.gap, 1 - branch.score / best_score_);
+      least_left_score_ = std::min(least_left_score_, branch.score);
     }
     for (const auto& worker : workers_) {
       Add(worker->cuts());
@@ -82,20 +81,9 @@ class BestFirst {
         counts_.visited + counts_.cut_by_memory + counts_.cut_by_bound + counts_.unexplored;
     for (const auto& [rule, count] : counts_.cut_by_rule) counts_.size += count;
     best.counts = counts_;
+    best.gap = Gap();
     best.list = list_.Take();
     return best;
-  }
-
-  /// What reports call a gap of 0: no bound that cut is better than the best that was found, but
-  /// for what does not matter among plans of recomputation.
-  void RequireNoGap(const BestLayouts& best) const {
-    const double share = 1 - PlanSlack(list_.objective());
-    for (const auto& each : best.list) {
-      const double score = PredictionKey(list_.objective(), each->run, each->prediction).first;
-      if (share * score <= least_cut_score_) return;
-    }
-    TRIMTAB_ASSERT(counts_.cut_by_bound == 0, "a bound of {} cut what is better than the best",
-                   least_cut_score_);
   }
 
  private:
@@ -211,6 +199,14 @@ class BestFirst {
     return progress;
   }
 
+  /// How much better than the best found any other candidate can be, by the bounds of all that was
+  /// cut or left.
+  double Gap() const {
+    if (best_score_ == kUnknown) return 0;
+    return std::max(0.0,
+                    1 - least_left_score_ / (best_score_ * (1 - PlanSlack(list_.objective()))));
+  }
+
   /// Plain layouts stay also where a bound cut them.
   void AddPlain() {
     // Behind all others in the order of the space.
@@ -228,7 +224,7 @@ class BestFirst {
 
   void Add(const Cuts& cuts) {
     const WalkCounts& counts = cuts.counts;
-    least_cut_score_ = std::min(least_cut_score_, cuts.least_score);
+    least_left_score_ = std::min(least_left_score_, cuts.least_score);
     for (const auto& [id, count] : cuts.by_requirement) by_requirement_[id] += count;
     counts_.visited += counts.visited;
     counts_.fitting += counts.fitting;
@@ -242,8 +238,8 @@ class BestFirst {
   WalkCounts counts_;
   std::map<std::string, int64_t> by_requirement_;
   static constexpr double kUnknown = std::numeric_limits<double>::infinity();
-  double least_cut_score_ = kUnknown;
-  double best_score_ = kUnknown;  // of the candidates that were offered
+  double least_left_score_ = kUnknown;  // by the bounds of what was cut, or is left
+  double best_score_ = kUnknown;        // of the candidates that were offered
   double best_tokens_per_s_ = 0;
   std::vector<std::unique_ptr<BranchWorker>> workers_;
   std::vector<int64_t> loads_;                   // branches that each has been given
@@ -261,9 +257,7 @@ BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& p
                             const Walkers& walkers) {
   RequireSensible(problem);
   BestFirst walk(problem, list, /*limited=*/true, predictor, walkers);
-  BestLayouts best = walk.Run(/*partial=*/true);
-  walk.RequireNoGap(best);
-  return best;
+  return walk.Run(/*partial=*/true);
 }
 
 BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor,
@@ -278,7 +272,6 @@ std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predic
   Shortlist of_one(Objective::kMemory, 1, 0);
   BestFirst walk(problem, of_one, /*limited=*/false, predictor, walkers);
   const BestLayouts best = walk.Run(/*partial=*/false);
-  walk.RequireNoGap(best);
   const Shortlisted* leanest = nullptr;
   for (const auto& each : best.list) {
     if (leanest == nullptr ||

@@ -13,16 +13,15 @@ namespace {
 /// Branches by what is chosen of their layouts.
 struct Level {
   LayoutPart chosen{};
-  const char* last_row;  // that is bound
   /// Branches are taken by their score times this. The sooner the list has good candidates, the
   /// more is cut at once and need not be kept: so what has more chosen comes first, unless it is
   /// much worse; and steps seldom reach 40 % of the peak rate that bounds a class.
   double preference = 1;
 };
 constexpr std::array kLevels = {
-    Level{LayoutPart::kNumerics, "gbs", 2.5}, Level{LayoutPart::kParts, "tp_overlap_chunks", 1},
-    Level{LayoutPart::kShape, "mbs", 1},      Level{LayoutPart::kMicroBatch, "recompute", 0.95},
-    Level{LayoutPart::kPipeline, "vp", 0.85}, Level{LayoutPart::kPasses, "vp", 0.85}};
+    Level{LayoutPart::kNumerics, 2.5},  Level{LayoutPart::kParts, 1},
+    Level{LayoutPart::kShape, 1},       Level{LayoutPart::kMicroBatch, 0.95},
+    Level{LayoutPart::kPipeline, 0.85}, Level{LayoutPart::kPasses, 0.85}};
 static_assert(kLevels.size() == SpacePlace::kLevels);
 
 /// The place of the `index`-th branch, or candidate, below one at `place` of `level`. The last
@@ -53,7 +52,10 @@ bool Branch::IsLater(const Branch& a, const Branch& b) {
 
 BranchWorker::BranchWorker(const Problem& problem, bool limited, Predictor& predictor)
     : problem_(problem), limited_(limited), predictor_(predictor), tree_(problem), speed_(problem) {
-  for (const Level& level : kLevels) depths_.push_back(tree_.DepthBelow(level.last_row));
+  // The last level looks closer at what the one before it has bound.
+  for (const Level& level : kLevels) {
+    depths_.push_back(RowsOf(std::min(level.chosen, LayoutPart::kPipeline)));
+  }
 }
 
 std::vector<Branch> BranchWorker::Classes() {
@@ -74,7 +76,8 @@ std::vector<Branch> BranchWorker::Plant(const Branch& its_class) {
   tree_.Bind(its_class.choice);
   const auto enters = [&](size_t depth, const RunConfig& run) {
     if (depth < depths_[1]) return true;
-    branches.push_back({.place = PlaceBelow(its_class.place, its_class.level, branches.size()),
+    branches.push_back({.score = its_class.score,
+                        .place = PlaceBelow(its_class.place, its_class.level, branches.size()),
                         .family = FamilyOf(run.layout),
                         .level = 1,
                         .choice = tree_.choice()});
@@ -157,7 +160,8 @@ bool BranchWorker::AdmitsBound(const LayoutList& list, size_t depth, const StepB
                                int64_t candidates, double& score) {
   const RunConfig& run = tree_.run();
   const auto tokens = static_cast<double>(run.global_batch * run.sequence_length);
-  score = Score(list.objective(), run, tokens / bound.step_time_s, bound.peak_mem_bytes);
+  score = std::max(score,
+                   Score(list.objective(), run, tokens / bound.step_time_s, bound.peak_mem_bytes));
   if (!Fits(run, bound.peak_mem_bytes)) {
     cuts_.counts.cut_by_memory += candidates;
     return false;
@@ -221,7 +225,7 @@ void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest&
     if (depth < depths_[level]) return true;
     const SpacePlace place = PlaceBelow(branch.place, branch.level, within++);
     if (tree_.CountBelow(depth) == 0) return false;  // narrowings leave nothing
-    double score = 0;
+    double score = branch.score;
     if (Admits(list, kLevels[level].chosen, depth, score)) {
       harvest.branches.push_back({score, place, branch.family, level, tree_.choice()});
     }

@@ -85,7 +85,8 @@ class BranchWorker {
     double ToBeat(Objective objective) const { return key.first * (1 - PlanSlack(objective)); }
   };
 
-  /// What is below the place in the tree, whose rows above `depth` are bound.
+  /// Bounds what is below the place in the tree, whose rows above `depth` are bound. `score`: the
+  /// least that is known of it so far, and then with this bound.
   bool Admits(const LayoutList& list, LayoutPart chosen, size_t depth, double& score);
   /// Of `plans` alone, `each` candidates of each, those that fit by a bound: the first ones do not,
   /// and are not counted. Where nothing of any may stay on `list`, all are.

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "search/race/strategy.h"
+#include "search/space/objective.h"
 
 namespace trimtab {
 

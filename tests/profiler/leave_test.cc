@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "profiler/trial.h"
+#include "profiler/worker.h"
 
 namespace trimtab {
 namespace {
@@ -60,7 +60,7 @@ TEST(Leave, AWorkerThatHearsNothingLeavesWhenItIsAsked) {
   ASSERT_EQ(pipe(silence.data()), 0);
   const pid_t worker = StartWorker(path, [&] {
     dup2(silence[0], STDIN_FILENO);
-    RunWorker({}, {}, path, std::cin);
+    RunWorker(path, std::cin, TrainingVisits({}, {}));
   });
   EXPECT_TRUE(WorkersGone(path, 200));
   EXPECT_EQ(ExitCodeOf(worker), 1);

@@ -10,7 +10,7 @@
 
 #include "cost_model/estimate.h"
 #include "engine/base/error.h"
-#include "profiler/trial.h"
+#include "profiler/worker.h"
 
 namespace trimtab {
 namespace {
@@ -157,7 +157,7 @@ TEST(Worker, WritesWhatHappened) {
   const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/worker_results";
   const auto work = [&](const RunConfig& run, const std::string& commands) {
     std::istringstream stream(commands);
-    return WorkerExitCode(RunWorker(run, FewSteps(), path, stream));
+    return WorkerExitCode(RunWorker(path, stream, TrainingVisits(run, FewSteps())));
   };
   RunConfig run = TinyRun();
   EXPECT_EQ(work(run, ""), 0) << "never told to measure";
@@ -193,7 +193,7 @@ TEST(Worker, CallsFiguresThatAreNoNumbersByTheirName) {
   MeasureOptions options = FewSteps();
   options.steps = options.max_steps = 10;
   std::istringstream commands("visit n-1\n");
-  EXPECT_EQ(WorkerExitCode(RunWorker(run, options, path, commands)), 1);
+  EXPECT_EQ(WorkerExitCode(RunWorker(path, commands, TrainingVisits(run, options))), 1);
   const std::vector<TrialResult> results = ReadResults(path);
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].state, TrialState::kNumeric);
@@ -211,7 +211,7 @@ TEST(Worker, CallsFiguresThatAreNoNumbersByTheirName) {
 TEST(Worker, RefusesACommandItDoesNotKnow) {
   const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/worker_commands";
   std::istringstream stream("dance\n");
-  EXPECT_THROW(RunWorker(TinyRun(), FewSteps(), path, stream), InputError);
+  EXPECT_THROW(RunWorker(path, stream, TrainingVisits(TinyRun(), FewSteps())), InputError);
 }
 
 TEST(Measure, BlocksHoldEveryCountedStepWithTheMachinesSpeed) {

@@ -36,8 +36,9 @@ class TrialTest : public ::testing::Test {
 
   TrialRequest Request() const {
     TrialRequest request;
-    request.run.global_batch = 17;
-    request.key = "layout";
+    RunConfig run;
+    run.global_batch = 17;
+    request.job = TrainingJob(run, {}, "layout");
     request.attempt = "study-1";
     request.results_path = folder_ + "/results";
     request.log_path = folder_ + "/log";
@@ -290,7 +291,7 @@ class ParkingTest : public TrialTest {
 
   TrialState Visit(ProcessTrialRunner& runner, const std::string& key, const std::string& id) {
     TrialRequest request = Request();
-    request.key = key;
+    request.job.key = key;
     request.attempt = id;
     request.memory_bytes = 100;
     return runner.Run(request, nullptr).state;

@@ -48,14 +48,14 @@ struct Harness {
   FakeRunner runner;
   RecordingEvents events;
 
-  SearchResult Run(const SearchOptions& options) {
+  SearchResult Run(const TrainingSearch& options) {
     return RunSearch(options, predictor, runner, events);
   }
 };
 
 std::vector<std::string> PredictedOrder() {
   Harness harness;
-  SearchOptions options = TinySearch(ScratchPath("order.db"));
+  TrainingSearch options = TinySearch(ScratchPath("order.db"));
   options.race.prove_count = 0;
   std::vector<std::string> layouts;
   for (const RankingRow& row : harness.Run(options).ranking) layouts.push_back(row.layout);
@@ -83,7 +83,7 @@ TEST(Driver, FailedVisitsCountToo) {
   const std::vector<std::string> order = PredictedOrder();
   Harness harness;
   for (const std::string& layout : order) harness.runner.failures[layout] = {TrialState::kFailed};
-  SearchOptions options = TinySearch(ScratchPath("failed_visits.db"));
+  TrainingSearch options = TinySearch(ScratchPath("failed_visits.db"));
   options.most_visits = 2;
   const SearchResult result = harness.Run(options);
   EXPECT_EQ(harness.events.ended, 2);
@@ -92,7 +92,7 @@ TEST(Driver, FailedVisitsCountToo) {
 
 TEST(Driver, ChoosesAmongGlobalBatches) {
   Harness harness;
-  SearchOptions options = TinySearch(ScratchPath("batches.db"));
+  TrainingSearch options = TinySearch(ScratchPath("batches.db"));
   options.problem.global_batches = {2, 4};
   const SearchResult result = harness.Run(options);
   std::set<int64_t> batches;
@@ -111,7 +111,7 @@ TEST(Driver, ChoosesAmongGlobalBatches) {
 
 TEST(Driver, CountsWhatEachRulePruned) {
   Harness harness;
-  SearchOptions options = TinySearch(ScratchPath("counts.db"));
+  TrainingSearch options = TinySearch(ScratchPath("counts.db"));
   options.problem.memory_per_rank_bytes = 2000;
   const SpaceSummary space = harness.Run(options).space;
   int64_t pruned = 0;
@@ -130,7 +130,7 @@ TEST(Driver, CountsWhatEachRulePruned) {
 
 TEST(Driver, NothingFeasibleSaysWhatPrunedEverything) {
   Harness harness;
-  SearchOptions options = TinySearch(ScratchPath("infeasible.db"));
+  TrainingSearch options = TinySearch(ScratchPath("infeasible.db"));
   options.problem.memory_per_rank_bytes = 1;
   try {
     harness.Run(options);
@@ -155,8 +155,8 @@ TEST(Driver, FailedTrialsAreReplacedAndCrashesRetriedOnce) {
   EXPECT_GE(harness.runner.runs.at(order[1]), 1) << "a crash is tried once more";
   EXPECT_EQ(harness.runner.runs[order[2]], 0);
   EXPECT_EQ(result.ranking.back().layout, order[2]);
-  EXPECT_EQ(result.ranking.back().state, "crashed");
-  EXPECT_EQ(result.ranking[result.ranking.size() - 2].state, "out_of_memory");
+  EXPECT_EQ(result.ranking.back().failure, TrialState::kCrashed);
+  EXPECT_EQ(result.ranking[result.ranking.size() - 2].failure, TrialState::kOutOfMemory);
 }
 
 TEST(Driver, WhenEveryTrialFailsItSaysWhy) {
@@ -164,7 +164,7 @@ TEST(Driver, WhenEveryTrialFailsItSaysWhy) {
   for (const std::string& layout : PredictedOrder()) {
     harness.runner.failures[layout] = {TrialState::kNumeric};
   }
-  const SearchOptions options = TinySearch(ScratchPath("all_fail.db"));
+  const TrainingSearch options = TinySearch(ScratchPath("all_fail.db"));
   try {
     harness.Run(options);
     FAIL() << "found something";
@@ -178,7 +178,8 @@ TEST(Driver, WhenEveryTrialFailsItSaysWhy) {
 
 int64_t Counted(const std::string& path) {
   int64_t failures = 0;
-  for (const CandidateRecord& candidate : Study::OpenExisting(path)->Candidates()) {
+  const std::unique_ptr<Study> study = Study::OpenExisting(path);
+  for (const CandidateRecord& candidate : study->Candidates()) {
     failures += candidate.failures + candidate.suspects;
   }
   return failures;
@@ -186,7 +187,7 @@ int64_t Counted(const std::string& path) {
 
 /// A search that ends because of its environment, and goes on when that is well.
 void ExpectBlameless(Harness& harness, const std::string& path, const std::string& words) {
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   try {
     harness.Run(options);
     FAIL() << "found something";
@@ -231,7 +232,7 @@ TEST(Driver, AnEnvironmentThatFailsLaterIsFoundByACandidateThatRan) {
     harness.runner.failures[layout] = std::vector<TrialState>(40, TrialState::kCrashed);
   }
   harness.events = {};
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   options.study.resume = true;
   EXPECT_THROW(harness.Run(options), EnvironmentError);
   EXPECT_LE(harness.events.ended, 3) << "it is not tried with all";
@@ -252,7 +253,7 @@ TEST(Driver, DrainEndsAfterTheRunningTrialAndResumeGoesOn) {
   EXPECT_TRUE(first.recommendation.measured);
   EXPECT_EQ(harness.events.ended, 1);
 
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   options.study.resume = true;
   harness.events = {};
   const int64_t closed_forms = harness.predictor.closed_forms;
@@ -289,7 +290,7 @@ TEST(Driver, CancelKillsTheTrialWithoutBlamingTheCandidate) {
   EXPECT_FALSE(result.recommendation.measured);
   EXPECT_TRUE(harness.runner.runs.empty());
 
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   options.study.resume = true;
   EXPECT_FALSE(harness.Run(options).partial);
   EXPECT_GE(harness.runner.runs.size(), 3u);
@@ -297,7 +298,7 @@ TEST(Driver, CancelKillsTheTrialWithoutBlamingTheCandidate) {
 
 TEST(Driver, ABudgetEndsTheSearchWithAValidResult) {
   Harness harness;
-  SearchOptions options = TinySearch(ScratchPath("budget.db"));
+  TrainingSearch options = TinySearch(ScratchPath("budget.db"));
   options.budget_s = 1e-9;
   const SearchResult result = harness.Run(options);
   EXPECT_TRUE(result.partial);
@@ -308,7 +309,7 @@ TEST(Driver, ABudgetEndsTheSearchWithAValidResult) {
 TEST(Driver, VisitsThatAreUsedUpEndTheSearchUntilThereMayBeMore) {
   const std::string path = ScratchPath("visits.db");
   Harness harness;
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   options.most_visits = 2;
   const SearchResult result = harness.Run(options);
   EXPECT_TRUE(result.partial);
@@ -326,7 +327,7 @@ TEST(Driver, VisitsThatAreUsedUpEndTheSearchUntilThereMayBeMore) {
 
 TEST(Driver, GpuMinutesThatAreUsedUpEndTheSearch) {
   Harness harness;
-  SearchOptions options = TinySearch(ScratchPath("gpu_minutes.db"));
+  TrainingSearch options = TinySearch(ScratchPath("gpu_minutes.db"));
   options.gpu_minutes = 1e-12;  // less than any visit takes
   const SearchResult result = harness.Run(options);
   EXPECT_TRUE(result.partial);
@@ -344,7 +345,7 @@ TEST(Driver, ResumeMayProveMore) {
   Harness harness;
   harness.Run(TinySearch(path));
   const auto before = harness.runner.runs;
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   options.study.resume = true;
   options.race.prove_count = static_cast<int64_t>(before.size()) + 2;
   harness.Run(options);
@@ -353,7 +354,7 @@ TEST(Driver, ResumeMayProveMore) {
 
 TEST(Driver, NarrowingsThatLeaveNothingSayWhatThereIs) {
   Harness harness;
-  SearchOptions options = TinySearch(ScratchPath("narrow.db"));
+  TrainingSearch options = TinySearch(ScratchPath("narrow.db"));
   options.problem.narrowings = {{.key = "zero", .forbidden = false, .values = {"1"}},
                                 {.key = "tp", .forbidden = false, .values = {"3"}}};
   try {
@@ -368,7 +369,7 @@ TEST(Driver, AnotherObjectiveIsAnotherStudy) {
   const std::string path = ScratchPath("objective.db");
   Harness harness;
   harness.Run(TinySearch(path));
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   options.study.resume = true;
   options.race.objective = Objective::kMemory;
   EXPECT_THROW(harness.Run(options), UsageError);
@@ -377,7 +378,7 @@ TEST(Driver, AnotherObjectiveIsAnotherStudy) {
 TEST(Driver, RoundsThatDoNotSufficeAreAPartialResult) {
   Harness harness;
   harness.runner.noise = 0.3;
-  SearchOptions options = TinySearch(ScratchPath("noisy.db"));
+  TrainingSearch options = TinySearch(ScratchPath("noisy.db"));
   options.race.most_rounds = 2;
   const SearchResult result = harness.Run(options);
   EXPECT_TRUE(result.partial);

@@ -29,7 +29,7 @@ class SlowDryRuns : public FakePredictor {
 };
 
 /// What a search says of a space in which nothing is feasible.
-std::string WhyInfeasible(const SearchOptions& options, Predictor& predictor) {
+std::string WhyInfeasible(const TrainingSearch& options, Predictor& predictor) {
   FakeRunner runner;
   SearchEvents events;
   try {
@@ -45,7 +45,7 @@ TEST(DryRuns, RecommendsNothingWithoutADryRun) {
   SlowDryRuns predictor;
   FakeRunner runner;
   SearchEvents events;
-  SearchOptions options = TinySearch(ScratchPath("sinking.db"));
+  TrainingSearch options = TinySearch(ScratchPath("sinking.db"));
   options.race.prove_count = 0;
   options.problem.precisions = {Precision::kFp32, Precision::kBf16};
   const SearchResult result = RunSearch(options, predictor, runner, events);
@@ -66,7 +66,7 @@ TEST(DryRuns, RecommendsNothingWithoutADryRun) {
 TEST(DryRuns, WhatNoDryRunFitsIsInfeasible) {
   SlowDryRuns predictor;
   predictor.more_bytes = 1'000'000;
-  SearchOptions options = TinySearch(ScratchPath("no_dry_run_fits.db"));
+  TrainingSearch options = TinySearch(ScratchPath("no_dry_run_fits.db"));
   options.problem.memory_per_rank_bytes = 100'000;
   const std::string text = WhyInfeasible(options, predictor);
   EXPECT_NE(text.find(" behind those that dry runs ruled out; "), std::string::npos) << text;
@@ -79,7 +79,7 @@ TEST(DryRuns, WhatNoDryRunIsFastEnoughForNamesTheFastest) {
   predictor.slower = 1.1;
   FakeRunner runner;
   SearchEvents events;
-  SearchOptions options = TinySearch(ScratchPath("no_dry_run_is_fast.db"));
+  TrainingSearch options = TinySearch(ScratchPath("no_dry_run_is_fast.db"));
   options.race.prove_count = 0;
   const SearchResult result = RunSearch(options, predictor, runner, events);
   const double tokens_per_s = result.recommended_candidate().prediction()->tokens_per_s;
@@ -115,14 +115,14 @@ TEST(DryRuns, AResumedStudyKeepsItsPrices) {
   PricedPredictor predictor(seen, "none");
   FakeRunner runner;
   SearchEvents events;
-  SearchOptions options = TinySearch(ScratchPath("prices.db"));
+  TrainingSearch options = TinySearch(ScratchPath("prices.db"));
   options.race.prove_count = 0;
   RunSearch(options, predictor, runner, events);
   const size_t before = seen.size();
   options.study.resume = true;
   options.dry_run_count = 9;
   options.problem.cluster.profile.name = "todays";
-  EXPECT_EQ(RunSearch(options, predictor, runner, events).profile_name, "fake-cpu");
+  EXPECT_EQ(RunSearch(options, predictor, runner, events).problem.cluster.profile.name, "fake-cpu");
   EXPECT_GT(seen.size(), before);
   for (const std::string& profile : seen) EXPECT_EQ(profile, "fake-cpu");
 }

@@ -89,7 +89,7 @@ FakeMachineOptions MakeMachine(const std::string& kind, uint64_t seed) {
   return options;
 }
 
-SpeedTrace ReadTrace(const std::string& path) {
+SpeedTrace ReadSpeedTrace(const std::string& path) {
   SpeedTrace trace;
   std::ifstream file(path);
   std::string line;

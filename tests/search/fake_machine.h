@@ -27,7 +27,7 @@ SpeedTrace MakeTrace(const std::string& kind, int seconds, uint64_t seed);
 
 /// Both columns of a recorded trace (second,core0,core1), their smaller one: all ranks wait for the
 /// slowest.
-SpeedTrace ReadTrace(const std::string& path);
+SpeedTrace ReadSpeedTrace(const std::string& path);
 
 struct FakeMachineOptions {
   SpeedTrace trace;

@@ -39,8 +39,8 @@ class KillTest : public ::testing::Test {
 };
 
 /// A search with few candidates: what matters is the number of moments.
-SearchOptions SmallSearch(const std::string& path) {
-  SearchOptions options = TinySearch(path);
+TrainingSearch SmallSearch(const std::string& path) {
+  TrainingSearch options = TinySearch(path);
   options.problem.max_ranks = 1;
   options.dry_run_count = 3;
   options.race.prove_count = 2;
@@ -56,7 +56,7 @@ bool KilledAt(const std::string& path, int fatal) {
     const auto tick = [&] {
       if (++moment == fatal) kill(getpid(), SIGKILL);
     };
-    SearchOptions options = SmallSearch(path);
+    TrainingSearch options = SmallSearch(path);
     options.study.after_write = tick;
     FakePredictor predictor;
     FakeRunner runner;
@@ -73,7 +73,7 @@ bool KilledAt(const std::string& path, int fatal) {
 }
 
 void Resume(const std::string& path) {
-  const SearchOptions options = SmallSearch(path);
+  const TrainingSearch options = SmallSearch(path);
   FakePredictor predictor;
   FakeRunner runner;
   runner.step_s = 1;
@@ -85,7 +85,7 @@ void Resume(const std::string& path) {
 
 /// (candidate, round) of every visit in the study, in order.
 std::vector<std::pair<int64_t, int64_t>> VisitsIn(const std::string& path) {
-  Database database(path, /*create=*/false);
+  Database database(path, Access::kRead);
   Statement query = database.Prepare(
       "SELECT a.candidate_id, a.round_id FROM measurements m JOIN attempts a ON a.id = "
       "m.attempt_id "
@@ -106,7 +106,7 @@ std::vector<std::pair<int64_t, int64_t>> UndisturbedVisits() {
 void ExpectTheSameVisits(const std::string& path,
                          const std::vector<std::pair<int64_t, int64_t>>& undisturbed) {
   EXPECT_EQ(VisitsIn(path), undisturbed);
-  Database database(path, /*create=*/false);
+  Database database(path, Access::kRead);
   EXPECT_EQ(database.QueryInt("SELECT count(*) FROM attempts WHERE state = 'running'"), 0);
   EXPECT_EQ(database.QueryInt("SELECT count(*) FROM rounds WHERE speed IS NULL"), 0);
   EXPECT_EQ(ReadResults(path + ".results.jsonl").size(), undisturbed.size());

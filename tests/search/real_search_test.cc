@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "engine/base/error.h"
+#include "profiler/worker.h"
 #include "search/driver.h"
 #include "tests/search/search_fakes.h"
 
@@ -13,8 +14,8 @@ namespace trimtab {
 namespace {
 
 /// TinyProblem on real prices, one thread per rank: what is tested does not depend on the speed.
-SearchOptions RealSearch(const std::string& study) {
-  SearchOptions options = TinySearch(ScratchPath(study));
+TrainingSearch RealSearch(const std::string& study) {
+  TrainingSearch options = TinySearch(ScratchPath(study));
   options.problem.cluster.profile = BuiltinProfile("cpu");
   options.problem.cluster.cores = 1;
   options.visit.warmup = 0;
@@ -25,19 +26,24 @@ SearchOptions RealSearch(const std::string& study) {
   return options;
 }
 
+/// One step, as RealSearch asks for.
+constexpr MeasureOptions kVisit = {
+    .warmup = 0, .steps = 1, .max_steps = 1, .min_seconds = 0, .breakdown_visit = 0};
+
 /// Measures in this process.
 class InProcessRunner : public TrialRunner {
  public:
   TrialOutcome Run(const TrialRequest& request, const std::function<bool()>&) override {
     std::istringstream commands("visit " + request.attempt + "\n");
     const TrialResult result =
-        RunWorker(request.run, request.measure, request.results_path, commands).value();
+        RunWorker(request.results_path, commands, TrainingVisits(RunOfTrial(request), kVisit))
+            .value();
     return {.state = result.state, .exit_code = 0, .message = result.message, .seconds = 0};
   }
 };
 
 TEST(RealSearch, PredictedPeaksAreMeasuredToTheByte) {
-  SearchOptions options = RealSearch("real.db");
+  TrainingSearch options = RealSearch("real.db");
   options.dry_run_count = 200;
   options.race.prove_count = 12;
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
@@ -61,7 +67,7 @@ TEST(RealSearch, PredictedPeaksAreMeasuredToTheByte) {
 }
 
 TEST(RealSearch, ALimitAtThePredictedPeakIsEnough) {
-  SearchOptions options = RealSearch("limit.db");
+  TrainingSearch options = RealSearch("limit.db");
   options.race.objective = Objective::kMemory;
   options.race.prove_count = 1;
   InProcessRunner runner;

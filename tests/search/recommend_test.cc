@@ -51,15 +51,15 @@ TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
   Measured(candidates[0], 2.2);
   Measured(candidates[1], 2.0);
   candidates[3].failures = 1;
-  candidates[3].last_state = "out_of_memory";
+  candidates[3].last_state = TrialState::kOutOfMemory;
   const std::vector<RankingRow> ranking = Rank(candidates);
   ASSERT_EQ(ranking.size(), 4u);
   EXPECT_EQ(candidates[ranking[0].candidate].key, "b");
   EXPECT_EQ(candidates[ranking[1].candidate].key, "a");
   EXPECT_EQ(candidates[ranking[2].candidate].key, "c");
-  EXPECT_EQ(ranking[2].state, "predicted");
+  EXPECT_EQ(ranking[2].state, RowState::kPredicted);
   EXPECT_EQ(candidates[ranking[3].candidate].key, "d");
-  EXPECT_EQ(ranking[3].state, "out_of_memory");
+  EXPECT_EQ(ranking[3].StateName(), "out_of_memory");
   EXPECT_DOUBLE_EQ(*ranking[1].step_time_error, (1.0 - 2.2) / 2.2);
   EXPECT_DOUBLE_EQ(*ranking[1].peak_mem_error, 0.25);
   EXPECT_FALSE(ranking[2].step_time_error.has_value());
@@ -98,10 +98,10 @@ TEST(Recommend, AnUnprovedOneExpectedToBeatTheWinnerIsNamed) {
     return Recommend(Objective::kThroughput, candidates, Rank(candidates));
   };
   EXPECT_EQ(recommend()->contender, std::nullopt) << "a prediction that nothing backs";
-  candidates[1].corrected = true;
+  candidates[1].corrected = *candidates[1].prediction();
   EXPECT_EQ(recommend()->contender, 1u);
   EXPECT_DOUBLE_EQ(recommend()->contender_gain, 0.25);
-  candidates[1].dry_run->tokens_per_s = 100 / 2.5;
+  candidates[1].corrected->tokens_per_s = 100 / 2.5;
   EXPECT_EQ(recommend()->contender, std::nullopt);
 }
 
@@ -129,7 +129,7 @@ TEST(Recommend, WithNothingMeasuredThePredictionDecides) {
 TEST(Recommend, NothingThatFailedIsRecommended) {
   std::vector<CandidateRecord> candidates = {Candidate("a", 2.0)};
   candidates[0].failures = 1;
-  candidates[0].last_state = "failed";
+  candidates[0].last_state = TrialState::kFailed;
   EXPECT_FALSE(Recommend(Objective::kThroughput, candidates, Rank(candidates)).has_value());
   EXPECT_FALSE(Recommend(Objective::kThroughput, {}, {}).has_value());
 }

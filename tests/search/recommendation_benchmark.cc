@@ -124,7 +124,7 @@ class Times : public SearchEvents {
 /// Visits to the layouts of a problem, by workers as a search has them.
 class ExhaustiveRace {
  public:
-  ExhaustiveRace(const SearchOptions& options, const std::string& program,
+  ExhaustiveRace(const TrainingSearch& options, const std::string& program,
                  std::vector<RunConfig> layouts, Clock::time_point start)
       : options_(options),
         layouts_(std::move(layouts)),
@@ -154,16 +154,18 @@ class ExhaustiveRace {
 
  private:
   Measurement Measured(const RunConfig& run) {
-    const TrialRequest request = options_.RequestFor(run, fmt::format("visit-{}", ++attempts_));
+    const TrialRequest request =
+        options_.RequestFor(TrainingJob(run, options_.visit, CandidateKey(run)),
+                            options_.problem.cluster, fmt::format("visit-{}", ++attempts_));
     const TrialOutcome outcome = runner_.Run(request, [] { return false; });
     if (outcome.state != TrialState::kDone) {
       throw Error(ExitCode::kInternal,
-                  fmt::format("{}: {}: {}", request.key, Name(outcome.state), outcome.message));
+                  fmt::format("{}: {}: {}", request.job.key, Name(outcome.state), outcome.message));
     }
     return ReadResults(request.results_path).back().measurement.value();
   }
 
-  SearchOptions options_;
+  TrainingSearch options_;
   std::vector<RunConfig> layouts_;
   ProcessTrialRunner runner_;
   Clock::time_point start_;
@@ -218,7 +220,7 @@ struct Figures {
 
 Figures RunProblem(size_t number, const BenchmarkOptions& benchmark, const Cluster& cluster) {
   const auto start = Clock::now();
-  SearchOptions options;
+  TrainingSearch options;
   options.problem = ProblemOf(number, cluster);
   options.study_path = ScratchPath(fmt::format("recommendation{}.db", number));
   options.study.program_version = "benchmark";

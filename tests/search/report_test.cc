@@ -27,7 +27,7 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
-SearchResult Search(const SearchOptions& options) {
+SearchResult Search(const TrainingSearch& options) {
   FakePredictor predictor;
   FakeRunner runner;
   SearchEvents events;
@@ -36,7 +36,7 @@ SearchResult Search(const SearchOptions& options) {
 
 TEST(Report, FollowsItsSchemaWhetherProvedOrNot) {
   for (const int64_t prove_count : {0, 1, 3}) {
-    SearchOptions options = TinySearch(ScratchPath("schema.db"));
+    TrainingSearch options = TinySearch(ScratchPath("schema.db"));
     options.race.prove_count = prove_count;
     const nlohmann::json report = ReportJson(Search(options));
     EXPECT_EQ(SchemaBreach(Schema(), report), "") << "proved " << prove_count;
@@ -49,7 +49,7 @@ TEST(Report, FollowsItsSchemaWhetherProvedOrNot) {
 }
 
 TEST(Report, FollowsItsSchemaWhenNarrowedOrPartial) {
-  SearchOptions options = TinySearch(ScratchPath("narrowed.db"));
+  TrainingSearch options = TinySearch(ScratchPath("narrowed.db"));
   options.problem.narrowings = ParseNarrowings({"tp=1", "2"}, "--allow", /*forbidden=*/false);
   const auto forbidden = ParseNarrowings({"schedule=gpipe"}, "--forbid", /*forbidden=*/true);
   options.problem.narrowings.push_back(forbidden.front());
@@ -66,10 +66,10 @@ TEST(Report, FollowsItsSchemaWhenNarrowedOrPartial) {
 }
 
 TEST(Report, TrainingTakesWhatWasMeasured) {
-  SearchOptions options = TinySearch(ScratchPath("training.db"));
+  TrainingSearch options = TinySearch(ScratchPath("training.db"));
   options.problem.tokens = 1e9;
   const nlohmann::json predicted = [&] {
-    SearchOptions unproved = options;
+    TrainingSearch unproved = options;
     unproved.study_path = ScratchPath("unproved.db");
     unproved.race.prove_count = 0;
     return ReportJson(Search(unproved))["recommended"];
@@ -114,7 +114,7 @@ TEST(Report, TheSchemaNoticesBreaches) {
 }
 
 TEST(Report, TellsWhatEachPrecisionIsAndCosts) {
-  SearchOptions options = TinySearch(ScratchPath("numerics.db"));
+  TrainingSearch options = TinySearch(ScratchPath("numerics.db"));
   options.problem.precisions = {Precision::kFp32, Precision::kBf16};
   options.problem.optimizer_states = {"full", "reduced"};
   const SearchResult result = Search(options);
@@ -157,7 +157,7 @@ TEST(Report, IsRemadeFromTheStudyAlone) {
 }
 
 TEST(Report, ThePageShowsWhatTheSearchFound) {
-  SearchOptions options = TinySearch(ScratchPath("page.db"));
+  TrainingSearch options = TinySearch(ScratchPath("page.db"));
   options.problem.model.name = "<b>tiny</b>";
   const nlohmann::json report = ReportJson(Search(options));
   const std::string html = ReportHtml(report);

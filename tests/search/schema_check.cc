@@ -47,13 +47,23 @@ std::string Check(const json& root, const json& schema, const json& value,
                                                   "required",    "items",
                                                   "minItems",    "minimum",
                                                   "maximum",     "additionalProperties",
-                                                  "$ref"};
+                                                  "$ref",        "oneOf"};
   for (const auto& [keyword, rule] : schema.items()) {
     if (!kKeywords.contains(keyword)) return path + ": the schema uses " + keyword;
   }
   if (schema.contains("$ref")) {
     const std::string place = schema.at("$ref").get<std::string>().substr(1);
     return Check(root, root.at(json::json_pointer(place)), value, path);
+  }
+  if (schema.contains("oneOf")) {
+    std::string breaches;
+    int matching = 0;
+    for (const json& each : schema["oneOf"]) {
+      const std::string breach = Check(root, each, value, path);
+      if (breach.empty()) ++matching;
+      breaches += breach + "; ";
+    }
+    return matching == 1 ? "" : path + ": matches " + std::to_string(matching) + ": " + breaches;
   }
   if (schema.contains("type")) {
     const json types = schema["type"].is_array() ? schema["type"] : json::array({schema["type"]});

@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "search/training_workload.h"
 
 namespace trimtab {
 
@@ -46,8 +49,18 @@ std::vector<RunConfig> LegalCandidates(const Problem& problem) {
   return candidates;
 }
 
-SearchOptions TinySearch(const std::string& study_path) {
-  SearchOptions options;
+SearchResult RunSearch(const TrainingSearch& search, Predictor& predictor, TrialRunner& runner,
+                       SearchEvents& events) {
+  TrainingWorkload workload(search.problem, predictor);
+  return RunSearch(workload, search, runner, events);
+}
+
+RunConfig RunOfTrial(const TrialRequest& request) {
+  return RunConfigFromJson(nlohmann::json::parse(request.job.config), "trial");
+}
+
+TrainingSearch TinySearch(const std::string& study_path) {
+  TrainingSearch options;
   options.problem = TinyProblem();
   options.dry_run_count = 4;
   options.race.prove_count = 3;
@@ -77,7 +90,7 @@ Prediction FakePredictor::ClosedForm(const RunConfig& run) {
   prediction.tokens_per_s =
       static_cast<double>(run.global_batch * run.sequence_length) / prediction.step_time_s;
   prediction.peak_mem_bytes = (1000 + 500 * layout.micro_batch / (full ? 2 : 1)) / layout.tp;
-  prediction.trust = "modelled";
+  prediction.trust = Trust::kModelled;
   prediction.breakdown_s = {{"compute", step_s}, {"recompute", recompute_s}};
   return prediction;
 }
@@ -117,7 +130,8 @@ TrialOutcome FakeRunner::Run(const TrialRequest& request, const std::function<bo
     outcome.state = TrialState::kCancelled;
     return outcome;
   }
-  const std::string layout = CandidateKey(request.run);
+  const RunConfig run = RunOfTrial(request);
+  const std::string layout = CandidateKey(run);
   std::vector<TrialState>& planned = failures[layout];
   if (!planned.empty()) {
     outcome.state = planned.front();
@@ -132,7 +146,7 @@ TrialOutcome FakeRunner::Run(const TrialRequest& request, const std::function<bo
                      .message = outcome.message,
                      .measurement = {}};
   if (outcome.state == TrialState::kDone) {
-    result.measurement = FakeMeasurement(request.run);
+    result.measurement = FakeMeasurement(run);
     const double factor = 1 + noise * (static_cast<double>(random_() % 1001) / 500 - 1);
     for (StepBlock& block : result.measurement->blocks) {
       if (step_s > 0) block.step_s = step_s;

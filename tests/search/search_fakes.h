@@ -22,8 +22,18 @@ Problem TinyProblem();
 /// Every legal candidate of `problem`, in the order of the walk.
 std::vector<RunConfig> LegalCandidates(const Problem& problem);
 
-/// Options of a search of TinyProblem that proves three candidates.
-SearchOptions TinySearch(const std::string& study_path);
+/// A search for training.
+struct TrainingSearch : SearchOptions {
+  Problem problem;
+};
+SearchResult RunSearch(const TrainingSearch& search, Predictor& predictor, TrialRunner& runner,
+                       SearchEvents& events);
+
+/// Searches TinyProblem, and proves three candidates.
+TrainingSearch TinySearch(const std::string& study_path);
+
+/// The run that a trial of training measures.
+RunConfig RunOfTrial(const TrialRequest& request);
 
 /// Deterministic figures: more micro batch is faster, recompute slower but smaller.
 class FakePredictor : public Predictor {

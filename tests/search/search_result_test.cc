@@ -12,7 +12,7 @@ TEST(SearchResult, AnOpenRaceStaysOneWithoutTrials) {
   FakePredictor predictor;
   FakeRunner runner;
   SearchEvents events;
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   options.most_visits = 2;
   EXPECT_TRUE(RunSearch(options, predictor, runner, events).partial);
   options.study.resume = true;
@@ -30,7 +30,7 @@ TEST(SearchResult, ExplainsByUncorrectedPredictions) {
   SearchEvents events;
   runner.slowness = 10;
   const std::string path = ScratchPath("explained.db");
-  SearchOptions options = TinySearch(path);
+  TrainingSearch options = TinySearch(path);
   options.problem.precisions = {Precision::kFp32, Precision::kBf16};
   const SearchResult result = RunSearch(options, predictor, runner, events);
   ASSERT_TRUE(result.recommendation.measured);

@@ -11,7 +11,7 @@
 namespace trimtab {
 namespace {
 
-SearchResult Search(const SearchOptions& options) {
+SearchResult Search(const TrainingSearch& options) {
   FakePredictor predictor;
   FakeRunner runner;
   SearchEvents events;
@@ -28,10 +28,10 @@ TEST(SeedStudy, HasThePricesAndTheStepsOfTheSearch) {
 
 TEST(SeedStudy, CorrectsThePredictionsOfAnotherProblem) {
   const std::string path = Search(TinySearch(ScratchPath("first.db"))).study_path;
-  SearchOptions other = TinySearch(ScratchPath("second.db"));
+  TrainingSearch other = TinySearch(ScratchPath("second.db"));
   other.problem.global_batch *= 2;
   other.race.prove_count = 0;
-  SearchOptions seeded = other;
+  TrainingSearch seeded = other;
   seeded.study_path = ScratchPath("third.db");
   seeded.study.seed = LoadSeedStudy(path).residuals;
   const auto corrected = [](const SearchResult& result) {

@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
                  {"search", "--for", "serving", "--model", "gpt2-tiny", "--cluster", "8xh100",
                   "--workload", "32/8", "--rate", "1", "--study", "@s.db", "--fix", "tpp=2"},
                  2,
-                 "no dimension 'tpp'"},
+                 "no dimension is called 'tpp'"},
         BadInput{"NoFolderOfWeights",
                  {"generate", "--prompt", "a", "--load-hf", "@nothing"},
                  3,

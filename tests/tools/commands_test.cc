@@ -45,9 +45,9 @@ TEST_F(Commands, HelpGoesToStdout) {
 
 TEST_F(Commands, HelpListsEveryCommand) {
   const std::string help = RunCli({"--help"}).out;
-  for (const char* name :
-       {"search", "estimate", "validate", "profile", "calibrate", "train", "generate", "chat",
-        "serve", "bench", "quantize", "export", "data", "report", "models", "clusters", "doctor"}) {
+  for (const char* name : {"search", "estimate", "validate", "profile", "calibrate", "train",
+                           "generate", "chat", "serve", "bench", "quantize", "export", "data",
+                           "report", "dashboard", "models", "clusters", "doctor"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
   }
 }

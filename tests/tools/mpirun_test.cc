@@ -166,14 +166,13 @@ TEST_F(MpirunTest, ProfilesAndWritesOneResult) {
 
 TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
   TrialRequest request = {
-      .run = LoadRunConfig(WriteRun(R"({"tp": 2})")),
-      .key = "tp=2",
+      .job = TrainingJob(LoadRunConfig(WriteRun(R"({"tp": 2})")),
+                         {.warmup = 1, .steps = 2, .max_steps = 2}, "tp=2"),
       .attempt = "first",
       .results_path = folder_ + "/results.jsonl",
       .log_path = folder_ + "/log",
       .study = folder_ + "/study.db",
       .memory_bytes = 1,
-      .measure = {.warmup = 1, .steps = 2, .max_steps = 2},
   };
   ::setenv("TRIMTAB_MPI_BACKEND", FindBackendFile("mpi").path.c_str(), /*overwrite=*/1);
   ProcessTrialRunner runner({.program = "tools/trimtab",
@@ -188,12 +187,13 @@ TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
   EXPECT_EQ(results[1].measurement->steps_measured, 2);
   EXPECT_EQ(results[1].measurement->losses.size(), 6u) << "its worker went on from the first visit";
 
-  runner.Release(request.key);
+  runner.Release(request.job.key);
   EXPECT_FALSE(AnyProcessHas(request.results_path)) << "a released worker leaves";
 
   // No rank outlives the mpirun that the driver kills.
   request.attempt = "too_long_under_mpirun";
-  request.measure = {.steps = 1000000, .max_steps = 1000000, .max_seconds = 1e6};
+  request.job = TrainingJob(LoadRunConfig(WriteRun(R"({"tp": 2})")),
+                            {.steps = 1000000, .max_steps = 1000000, .max_seconds = 1e6}, "tp=2");
   request.time_limit_s = 3;
   EXPECT_EQ(run().state, TrialState::kTimedOut);
   for (int tries = 0; tries < 100 && AnyProcessHas(request.results_path); ++tries) {

@@ -67,6 +67,37 @@ TEST_F(Predictions, EstimateOfWhatDoesNotFitSaysSo) {
   EXPECT_NE(result.err.find("memory per rank"), std::string::npos) << result.err;
 }
 
+// The stack of a search is in its report and in the run that it recommends, which estimate takes.
+TEST_F(Predictions, ASearchForAnotherStackSaysSo) {
+  const std::string report = folder_ + "/report";
+  const std::vector<std::string> search = {
+      "search", "--model", "llama2-7b",       "--cluster",  "8xh100",      "--gbs", "64",
+      "--seq",  "4096",    "--stack",         "torchtitan", "--precision", "bf16",  "--top",
+      "5",      "--study", folder_ + "/s.db", "--report",   report,        "-q"};
+  const CliResult result = RunCli(search);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(result.out.starts_with("software: torchtitan: ")) << result.out;
+  EXPECT_NE(result.out.find("  torchtitan-has-no-such-zero\n"), std::string::npos) << result.out;
+  const json written = json::parse(ReadBytes(report + "/report.json"));
+  EXPECT_EQ(written["problem"]["cluster"]["stack"]["name"], "torchtitan");
+  EXPECT_EQ(written["recommended"]["run"]["stack"], "torchtitan");
+  EXPECT_NE(ReadBytes(report + "/REPORT.html").find(", with torchtitan"), std::string::npos);
+  const json estimate = JsonOf({"estimate", "--config", report + "/report.json", "--cluster",
+                                "8xh100", "--tier", "dry-run", "-q"});
+  EXPECT_EQ(estimate["stack"], "torchtitan");
+  EXPECT_NEAR(estimate["step_time_s"], written["recommended"]["predicted"]["step_time_s"], 1e-9);
+}
+
+TEST_F(Predictions, TrialsRunOurOwnEngineAlone) {
+  const CliResult result =
+      RunCli({"search", "--model", "gpt2-124m", "--gbs", "8", "--seq", "128", "--stack", "nemo",
+              "--prove", "2", "--study", folder_ + "/s.db"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("--stack nemo: trials run trimtab alone; expected --prove 0"),
+            std::string::npos)
+      << result.err;
+}
+
 TEST_F(Predictions, ValidateComparesPredictionsWithRuns) {
   const json runs = {{"schema_version", 1},
                      {"runs",

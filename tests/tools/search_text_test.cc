@@ -1,4 +1,4 @@
-#include "tools/search_text.h"
+#include "tools/search/search_text.h"
 
 #include <gtest/gtest.h>
 
@@ -19,18 +19,18 @@ SearchResult SomeResult() {
   measured.measured_tokens_per_s = 1000;
   measured.measured_peak_mem_bytes = 2048;
   measured.peak_mem_error = 0;
-  measured.state = "measured";
+  measured.state = RowState::kMeasured;
   measured.standing = Standing::kBest;
   measured.visits = 3;
-  measured.figure = {.tokens_per_s = 1000, .low = 990, .high = 1011, .trust = "measured"};
+  measured.figure = {.tokens_per_s = 1000, .low = 990, .high = 1011, .trust = Trust::kMeasured};
   RankingRow predicted;
   predicted.layout = "tp=1,dp=2,mbs=4";
   predicted.groups = predicted.layout;
   predicted.precision = "fp32";
   predicted.optimizer_state = "reduced";
   predicted.predicted_tokens_per_s = 800;
-  predicted.state = "predicted";
-  predicted.figure = {.tokens_per_s = 800, .low = 760, .high = 840, .trust = "modelled"};
+  predicted.state = RowState::kPredicted;
+  predicted.figure = {.tokens_per_s = 800, .low = 760, .high = 840, .trust = Trust::kModelled};
   predicted.candidate = 1;
   result.ranking = {measured, predicted, predicted};
   result.candidates.resize(2);
@@ -58,7 +58,7 @@ SearchResult SomeResult() {
 
 TEST(SearchText, SaysNoIntervalWhereThereIsNone) {
   SearchResult result = SomeResult();
-  result.ranking[0].figure = {.tokens_per_s = 1000, .trust = "measured"};
+  result.ranking[0].figure = {.tokens_per_s = 1000, .trust = Trust::kMeasured};
   const std::string text = SearchText(result, 2, /*bold=*/false);
   EXPECT_NE(text.find("at 1000 tokens/s (measured)"), std::string::npos) << text;
 }
@@ -68,10 +68,11 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
   for (const char* part : {
            "10 candidates, 5 looked at, 3 of these fit\n      5  zero-requires-dp\n      2  "
            "memory\n",
-           "\n1  tp=2,dp=1,mbs=4  bf16       full     1000 +-1.1 %  measured       -        900  "
-           "-10.0 %",
-           "\n2  tp=1,dp=2,mbs=4  fp32       reduced   800 +-5.0 %  modelled       -        800    "
-           "    -",
+           "\n1  tp=2,dp=1,mbs=4  bf16       full     1000 +-1.1 %  measured     2.00 KiB  best\n",
+           "\n2  tp=1,dp=2,mbs=4  fp32       reduced   800 +-5.0 %  modelled          0 B  "
+           "predicted\n",
+           "measured beside predicted:\n",
+           "\n1       3      1000        900     -10.0 %     2.00 KiB        +0.0 %\n",
            "time against price of 300B tokens:\n",
            "\n   2      1000     80        160    320  112  yes           tp=2,dp=1,mbs=4\n",
            "\n   4       800     50        200      -    -  no            tp=1,dp=2,mbs=4\n",
@@ -92,11 +93,32 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
   }
 }
 
+// What all rows share is said once, and predictions have no columns of measurements.
+TEST(SearchText, ShowsOfLongLayoutsWhatDiffers) {
+  SearchResult result = SomeResult();
+  for (RankingRow& row : result.ranking) {
+    row = result.ranking[1];
+    row.groups = "tp=8,sp=1,pp=16,vp=4,ep=8,dp=64,zero=1,schedule=interleaved-1f1b,mbs=1";
+  }
+  result.ranking[1].groups += ",recompute=selective:layernorm+mlp_act";
+  const std::string text = SearchText(result, 3, /*bold=*/false);
+  for (const char* part : {
+           "all rows: layout tp=8,sp=1,pp=16,vp=4,ep=8,dp=64,zero=1,schedule=interleaved-1f1b,"
+           "mbs=1, precision fp32, state reduced, source modelled, standing predicted\n",
+           "\n#  layout                                    tokens/s  peak memory\n",
+           "\n1  -                                      800 +-5.0 %          0 B\n",
+           "\n2  recompute=selective:layernorm+mlp_act  800 +-5.0 %          0 B\n",
+       }) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
+  }
+  EXPECT_EQ(text.find("measured beside predicted"), std::string::npos) << text;
+}
+
 TEST(SearchText, TellsWhatTheNextBestIsWorseIn) {
   SearchResult result = SomeResult();
   const std::pair<Objective, const char*> words[] = {
       {Objective::kMemory, "12.5 % more memory (10.0"},
-      {Objective::kCost, "12.5 % more GPU time a token (10.0"}};
+      {Objective::kCost, "12.5 % more GPU time per token (10.0"}};
   for (const auto& [objective, word] : words) {
     result.rules.objective = objective;
     const std::string text = SearchText(result, 2, /*bold=*/false);

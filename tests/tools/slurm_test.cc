@@ -85,7 +85,7 @@ TEST_F(SlurmTest, SearchesAndTrainsWithTheWinner) {
   ASSERT_TRUE(search.status == 0 || search.status == 5) << search.output;
   EXPECT_TRUE(SlurmRig::Emptied()) << "nodes are given back";
   ExpectWholeStudy(work_ + "/study.db");
-  Database study(work_ + "/study.db", /*create=*/false);
+  Database study(work_ + "/study.db", Access::kRead);
   EXPECT_GE(study.QueryInt("SELECT count(*) FROM measurements"), 4) << search.output;
   EXPECT_EQ(study.QueryInt("SELECT count(*) FROM attempts WHERE state <> 'done'"), 0);
 

@@ -12,7 +12,7 @@ namespace trimtab {
 StudyHistory ReadHistory(const std::string& study) {
   StudyHistory history;
   if (!std::filesystem::exists(study)) return history;
-  Database database(study, /*create=*/false);
+  Database database(study, Access::kRead);
   if (database.QueryInt("SELECT count(*) FROM sqlite_schema") == 0) return history;
   Statement query = database.Prepare("SELECT attempt_id, step_time_s FROM measurements");
   while (query.Step()) history[query.Int(0)] = query.Real(1);
@@ -34,7 +34,7 @@ void ExpectWholeStudy(const std::string& study) {
     EXPECT_TRUE(replayed.emplace(result.attempt, result.measurement->step_time_s).second)
         << result.attempt << " was written twice";
   }
-  Database database(study, /*create=*/false);
+  Database database(study, Access::kRead);
   EXPECT_EQ(database.QueryInt("SELECT count(*) FROM attempts WHERE state = 'running'"), 0);
   EXPECT_EQ(database.QueryInt("SELECT count(*) FROM (SELECT 1 FROM attempts WHERE state = 'done' "
                               "GROUP BY candidate_id, round_id HAVING count(*) > 1)"),

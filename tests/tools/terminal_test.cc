@@ -24,6 +24,34 @@ TEST(Table, AlignsColumnsWithoutTrailingBlanks) {
   EXPECT_TRUE(table.ToText(true).starts_with("\x1b[1mname"));
 }
 
+TEST(Table, WrapsTitlesAndThenTextToFit) {
+  Table table({{"layout"}, {"a figure with a long title", Align::kRight}, {"note"}});
+  table.AddRow(
+      {"tp=8," + std::string(50, 'x') + ",mbs=1", "12,345", std::string(30, 'y') + " end"});
+  EXPECT_EQ(table.ToText(false), std::string(63, ' ') + "a\n" + std::string(58, ' ') + "figure\n" +
+                                     std::string(58, ' ') + "with a\n" + std::string(60, ' ') +
+                                     "long\n" + "layout" + std::string(53, ' ') + "title  note\n" +
+                                     "tp=8," + std::string(50, 'x') + ",  12,345  " +
+                                     std::string(30, 'y') + " end\nmbs=1\n");
+}
+
+TEST(Table, TakesOutColumnsOfEqualCells) {
+  Table table({{"#"}, {"state"}, {"source"}});
+  table.AddRow({"1", "full", "measured"});
+  EXPECT_TRUE(table.TakeUniform({"state"}).empty());
+  table.AddRow({"2", "full", "modelled"});
+  EXPECT_EQ(table.TakeUniform({"state", "source"}), std::vector<std::string>{"state full"});
+  EXPECT_EQ(table.ToText(false), "#  source\n1  measured\n2  modelled\n");
+}
+
+TEST(Table, WrapsValues) {
+  std::string words;
+  for (int i = 0; i < 30; ++i) words += "word ";
+  const std::string text = KeyValueText({{"key", words}});
+  EXPECT_TRUE(text.starts_with("key  word word ")) << text;
+  EXPECT_NE(text.find("word\n     word"), std::string::npos) << text;
+}
+
 TEST(Table, AlignsValues) {
   EXPECT_EQ(KeyValueText({{"a", "1"}, {"long name", "2"}}), "a          1\nlong name  2\n");
   EXPECT_EQ(KeyValueText({{"a", ""}, {"bb", "2"}}), "a\nbb  2\n");

@@ -1,13 +1,17 @@
 #include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
+#include "engine/config/strict_json.h"
 #include "engine/infer/engine.h"
 #include "engine/infer/load_report.h"
 #include "engine/infer/random_weights.h"
-#include "tools/bench/load_generator.h"
+#include "profiler/serving/load_generator.h"
+#include "profiler/serving/serving_trial.h"
+#include "tools/bench/http_target.h"
 #include "tools/command.h"
 #include "tools/serve/api_key.h"
 #include "tools/serving_flags.h"
@@ -38,27 +42,34 @@ class BenchCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags_ = &flags;
-    flags.Text("--url", target_.url,
-               "server to load, as http://127.0.0.1:8000; without it, an "
-               "engine in this process");
-    flags.Text("--name", target_.model, "model to ask the server for; if left out, its first");
-    flags.Text("--api-key-file", key_file_, "file with the key that the server wants");
+    flags.Group("Server");
+    flags.Text("--url URL", target_.url,
+               {"server to load [an engine in this process]", "As http://127.0.0.1:8000."});
+    flags.Text("--name NAME", target_.model, "model to ask the server for [its first]");
+    flags.Text("--api-key-file FILE", key_file_, "file with the key that the server expects");
     workload_.Declare(flags);
-    flags.Switch("--random-weights", random_weights_,
-                 "load an engine of --config with random weights");
-    flags.Number(
-        "--acceptance", acceptance_, 0, 1,
-        "share of proposed tokens that are accepted, each given that those before it were, "
-        "whatever the model says: random weights predict nothing");
-    flags.Text("--out", out_, "also write the JSON to this file, atomically");
     flags.Integer("--vocab", load_.vocab_size, 1, int64_t{1} << 22,
                   "prompts are random token ids below this");
-    flags.Text("--limits", limits_,
-               "what a request must keep to count as good: ttft<500ms,tpot<30ms,e2e<5s");
+    flags.Text("--limits LIMIT,...", limits_, "what counts as good: ttft<500ms,tpot<30ms,e2e<5s");
     serving_.Declare(flags);
+    flags.Group("Model");
+    flags.Switch("--random-weights", random_weights_,
+                 "load an engine of --config with random weights");
+    flags.Number("--acceptance", acceptance_, 0, 1,
+                 {"acceptance rate of proposed tokens, with --random-weights",
+                  "Of each token, given that those before it were accepted: random weights predict "
+                  "nothing themselves."});
+    flags.Group("Output");
+    flags.Text("--result FILE", result_,
+               {"serve as a search's worker does, and append results here",
+                "Serves the load of --config whenever stdin says \"visit ID\"."});
+    flags.Text("--out FILE", out_, "also write the JSON to this file, atomically");
+    flags.ShortList({"--url", "--load", "--load-hf", "--config", "--random-weights", "--workload",
+                     "--concurrency", "--rate", "--limits", "--out"});
   }
 
   int Run(const OutputOptions& output) override {
+    if (!result_.empty()) return RunTrial();
     if (flags_->Given("--acceptance") && !random_weights_) {
       throw UsageError(
           "--acceptance needs --random-weights: other weights show which tokens are accepted");
@@ -106,7 +117,7 @@ class BenchCommand : public Command {
     if (output.json) {
       PrintJson(ToJson(report));
     } else if (report.failed < report.requests) {
-      Print(LoadReportText(report));
+      PrintText(LoadReportText(report));
     }
     if (report.requests > 0 && report.failed == report.requests) {
       throw EnvironmentError(fmt::format("every request failed: {}", report.first_failure));
@@ -118,6 +129,14 @@ class BenchCommand : public Command {
   }
 
  private:
+  /// The worker of a search: its driver checked the configuration.
+  int RunTrial() {
+    const std::string path = serving_.config_file();
+    if (path.empty()) throw UsageError("--result needs --config, which says what to serve");
+    const ServingTrial trial = ServingTrialFromJson(ReadJsonFile(path), path + ": $");
+    return WorkerExitCode(RunWorker(result_, std::cin, ServingVisits(trial)));
+  }
+
   std::unique_ptr<LoadTarget> ServerTarget() {
     const std::string local = flags_->FirstGiven({"--load", "--load-hf"});
     if (!local.empty()) {
@@ -153,6 +172,7 @@ class BenchCommand : public Command {
   LoadOptions load_;
   std::string key_file_;
   std::string out_;
+  std::string result_;
   bool random_weights_ = false;
   double acceptance_ = 0;
   std::string limits_;

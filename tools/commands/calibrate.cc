@@ -24,18 +24,17 @@ class CalibrateCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Choice("--device", options_.device, {"cpu", "cuda"}, "device to measure");
-    flags.Text("--out", out_,
-               "hardware profile to write, for --profile of other commands; if left out, the one "
-               "that they use where no --profile is given");
+    flags.Text("--out FILE", out_,
+               {"hardware profile to write [this machine's own]",
+                "For --profile of other commands, which use this machine's own without it."});
     flags.Switch("--quick", options_.quick,
-                 "use a coarser grid and fewer passes; takes about a minute instead of up to ten");
-    flags.Number(
-        "--seconds", seconds_, 1, 1e6,
-        "measure for at most this long, two passes in any case; 90 with --quick, else 600");
-    flags.Texts(
-        "--modes", modes_,
-        "RANKSxTHREADS to measure, such as 2x1; if left out, 1, 2, 4, ... ranks, up to two per "
-        "core");
+                 {"coarser grid, fewer passes", "Takes a minute instead of up to ten."});
+    flags.Number("--seconds", seconds_, 1, 1e6,
+                 {"measure for at most this long [600, with --quick 90]",
+                  "Two passes are made in any case."});
+    flags.Texts("--modes RxT ...", modes_,
+                {"modes to measure, as RANKSxTHREADS: 1x1 2x1",
+                 "The default is 1, 2, 4, ... ranks, up to two per core."});
   }
 
   int Run(const OutputOptions& output) override {

@@ -29,13 +29,16 @@ class ChatCommand : public Command {
   void Declare(FlagSet& flags) override {
     serving_.Declare(flags);
     sampling_.Declare(flags);
-    flags.Text("--chat-template", template_,
-               "how the conversation is written: a file with a Jinja template, or chatml, gemma, "
-               "llama-2, llama-3 or plain; if left out, as the model's own template does");
-    flags.Text("--system", system_, "what the model is told before the conversation");
     flags.Integer("--max-tokens", max_tokens_, 1, std::numeric_limits<int32_t>::max(),
-                  "tokens of an answer at most");
+                  "most tokens of an answer");
     flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "random seed");
+    flags.Group("Conversation");
+    flags.Text("--system TEXT", system_, "system prompt");
+    flags.Text("--chat-template NAME", template_,
+               {"format of the conversation [the model's own]",
+                "A file with a Jinja template, or chatml, gemma, llama-2, llama-3 or plain."});
+    flags.ShortList({"--load", "--load-hf", "--config", "--layout", "--device", "--weights",
+                     "--system", "--temperature", "--max-tokens", "--chat-template"});
   }
 
   int Run(const OutputOptions& output) override {

@@ -18,7 +18,8 @@ class ClustersCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Positional("CLUSTER", cluster_, "show this cluster and its hardware profile");
-    flags.Text("--profile", profile_, "show the cluster with this hardware profile, or 'generic'");
+    flags.Text("--profile FILE", profile_,
+               "show the cluster with this hardware profile, or 'generic'");
   }
 
   int Run(const OutputOptions& output) override {
@@ -42,7 +43,7 @@ class ClustersCommand : public Command {
     }
     Table table({{"cluster"}, {"what it is"}});
     for (const ClusterListing& each : ListClusters()) table.AddRow({each.name, each.description});
-    Print(table.ToText(UseColor(output, STDOUT_FILENO)));
+    PrintText(table.ToText(UseColor(output, STDOUT_FILENO)));
   }
 
   void PrintOne(const OutputOptions& output) const {
@@ -62,7 +63,7 @@ class ClustersCommand : public Command {
       return;
     }
     const HardwareProfile& profile = cluster.profile;
-    Print(KeyValueText(
+    PrintText(KeyValueText(
         {{"cluster", cluster.name},
          {"device", cluster.device},
          {"ranks", fmt::format("{} on {}, {} per node", cluster.max_ranks,

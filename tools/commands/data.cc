@@ -22,18 +22,23 @@ class DataBuildCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags_ = &flags;
-    flags.Texts("--input", options_.inputs, "files of text or JSONL", FlagNeed::kRequired);
-    flags.Text("--out", options_.prefix, "the dataset's PREFIX: writes PREFIX.bin, .idx and .json",
+    flags.Texts("--input FILE ...", options_.inputs, "files of text or JSONL", FlagNeed::kRequired);
+    flags.Text("--out PREFIX", options_.prefix,
+               {"dataset to write", "Writes PREFIX.bin, PREFIX.idx and PREFIX.json."},
                FlagNeed::kRequired);
-    flags.Choice("--format", format_, {"auto", "text", "jsonl", "bytes"},
-                 "text in UTF-8, JSONL (one object per line), or any bytes, unchecked; auto takes "
-                 ".jsonl and .json files as JSONL and all others as text");
-    flags.Choice("--documents", documents_, {"file", "blank-line"},
-                 "text and bytes: each file is one document, or documents end at blank lines");
-    flags.Text("--json-key", options_.json_key, "jsonl: the key that holds the text");
-    flags.Text("--tokenizer", tokenizer_,
-               "byte (one token per byte, and one that ends a document), or a tokenizer.json "
-               "(Hugging Face), a tokenizer.model (SentencePiece), or a folder with one");
+    flags.Choice(
+        "--format", format_, {"auto", "text", "jsonl", "bytes"},
+        {"format of the files",
+         "text: UTF-8; jsonl: one object per line; bytes: any, unchecked; auto: .jsonl and "
+         ".json files are JSONL, all others text."});
+    flags.Choice(
+        "--documents", documents_, {"file", "blank-line"},
+        {"where a document of text or bytes ends", "At the end of its file, or at a blank line."});
+    flags.Text("--json-key KEY", options_.json_key, "key of JSONL that holds the text");
+    flags.Text("--tokenizer FILE", tokenizer_,
+               {"tokenizer, or 'byte'",
+                "A tokenizer.json (Hugging Face), a tokenizer.model (SentencePiece), or a folder "
+                "with one. byte: one token per byte, and one that ends a document."});
   }
 
   int Run(const OutputOptions& output) override {
@@ -128,11 +133,11 @@ class DataInfoCommand : public Command {
                  {"tokens", dataset.tokens()},
                  {"max_token", largest}});
     } else {
-      Print(KeyValueText({{"tokenizer", tokenizer},
-                          {"vocabulary", Thousands(vocab_size)},
-                          {"stored as", type},
-                          {"documents", Thousands(dataset.documents())},
-                          {"tokens", Thousands(dataset.tokens())}}));
+      PrintText(KeyValueText({{"tokenizer", tokenizer},
+                              {"vocabulary", Thousands(vocab_size)},
+                              {"stored as", type},
+                              {"documents", Thousands(dataset.documents())},
+                              {"tokens", Thousands(dataset.tokens())}}));
     }
     return 0;
   }

@@ -24,7 +24,7 @@ class DoctorCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Switch("--rules", rules_, "list the rules a configuration must satisfy");
-    flags.Switch("--no-speed", no_speed_, "leave out the ten seconds that look at the speed");
+    flags.Switch("--no-speed", no_speed_, "skip the ten seconds of speed checks");
   }
 
   int Run(const OutputOptions& output) override {
@@ -54,7 +54,7 @@ class DoctorCommand : public Command {
       for (const Check& check : checks) {
         table.AddRow({check.what, Name(check.health), check.finding});
       }
-      Print(table.ToText(UseColor(output, STDOUT_FILENO)));
+      PrintText(table.ToText(UseColor(output, STDOUT_FILENO)));
     }
     for (const Check& check : checks) {
       if (check.health == Health::kBad) throw EnvironmentError(check.what + ": " + check.finding);
@@ -74,7 +74,7 @@ class DoctorCommand : public Command {
     }
     Table table({{"rule"}, {"what must hold"}});
     for (const Rule& rule : LegalityRules()) table.AddRow({rule.id, rule.description});
-    Print(table.ToText(UseColor(output, STDOUT_FILENO)));
+    PrintText(table.ToText(UseColor(output, STDOUT_FILENO)));
   }
 
   bool rules_ = false;

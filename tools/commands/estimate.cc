@@ -9,6 +9,7 @@
 #include "cost_model/goodput.h"
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "tools/command.h"
@@ -119,22 +120,27 @@ class EstimateCommand : public Command {
   }
 
   void Declare(FlagSet& flags) override {
+    flags_ = &flags;
     DeclareFor(flags, for_);
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
-    flags.Choice(
-        "--tier", tier_, {"closed-form", "dry-run"},
-        "closed-form: count operations, in microseconds; dry-run: go through the real step op "
-        "by op");
-    flags.Text("--stack", stack_,
-               "software that runs there: a name such as nemo or torchtitan, or a file");
-    flags.Switch("--explain", explain_,
-                 "list ops and messages with their times and where their prices come from");
+    flags.Group("Prediction");
+    flags.Choice("--tier", tier_, {"closed-form", "dry-run"},
+                 {"how to predict",
+                  "closed-form: counts operations, in microseconds; dry-run: goes through the real "
+                  "step op by op."});
+    flags.Text("--stack NAME", stack_,
+               {"software that will train, e.g. torchtitan",
+                "A name or a JSON file. The default is the run's own."});
     flags.Count("--tokens", tokens_,
-                "also say what training on so many tokens (300B, 15T) takes: days, GPU hours, "
-                "price, energy, and what failures and checkpoints cost");
-    flags.Text("--trace", trace_,
-               "write the timeline of every pipeline stage here (chrome://tracing, Perfetto)");
+                {"also predict training on this many tokens, e.g. 15T",
+                 "Days, GPU hours, price, energy, and the cost of failures and checkpoints."});
+    flags.Switch("--explain", explain_,
+                 "list ops and messages with times and the source of prices");
+    flags.Text("--trace FILE", trace_,
+               {"write the timeline of every pipeline stage", "For chrome://tracing or Perfetto."});
+    flags.ShortList({"--for", "--config", "--model", "--cluster", "--gbs", "--seq", "--layout",
+                     "--stack", "--tokens", "--trace"});
   }
 
   int Run(const OutputOptions& output) override {
@@ -146,8 +152,8 @@ class EstimateCommand : public Command {
       RequireWritable(trace_);
     }
     Cluster cluster = cluster_flags_.Resolve();
-    cluster.stack = LoadSoftwareStack(stack_);
     const RunConfig run = run_flags_.Resolve(cluster);
+    cluster.stack = LoadSoftwareStack(flags_->Given("--stack") ? stack_ : run.stack);
     const Estimate estimate = Predict(run, cluster);
     if (!cluster.caveat.empty()) LogWarning("{}", cluster.caveat);
     if (output.json) {
@@ -163,10 +169,11 @@ class EstimateCommand : public Command {
       if (explain_) json["explanation"] = ExplanationJson(ExplainStep(run, cluster));
       PrintJson(json);
     } else {
-      Print(EstimateText(run, cluster, estimate));
-      if (tokens_ > 0) Print("\n" + TrainingText(CostOf(run, cluster, estimate), cluster));
+      PrintText(EstimateText(run, cluster, estimate));
+      if (tokens_ > 0) PrintText("\n" + TrainingText(CostOf(run, cluster, estimate), cluster));
       if (explain_) {
-        Print("\n" + ExplanationText(ExplainStep(run, cluster), UseColor(output, STDOUT_FILENO)));
+        PrintText("\n" +
+                  ExplanationText(ExplainStep(run, cluster), UseColor(output, STDOUT_FILENO)));
       }
     }
     // A prediction of what cannot run is still worth seeing; the exit code says that it cannot.
@@ -202,6 +209,7 @@ class EstimateCommand : public Command {
     return MemoryOfRank(cluster, run.layout.world_size());
   }
 
+  const FlagSet* flags_ = nullptr;
   std::string for_ = "training";
   RunFlags run_flags_;
   ClusterFlags cluster_flags_;

@@ -2,8 +2,8 @@
 
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "engine/infer/serving_json.h"
 #include "search/serving/serving_findings.h"
-#include "search/serving/serving_report.h"
 #include "tools/command.h"
 #include "tools/serving_problem.h"
 #include "tools/table.h"
@@ -19,6 +19,37 @@ std::string DimensionsText() {
   return text;
 }
 
+nlohmann::json EstimateJson(const ServingEvaluation& estimate) {
+  const ServingPrediction& prediction = estimate.prediction;
+  const ServingConfig& config = estimate.candidate.config;
+  const ServiceSpeed speed = SpeedOf(prediction.report, estimate.candidate.gpus());
+  nlohmann::json predicted = ToJson(prediction.report);
+  predicted.erase("schema_version");
+  return {{"key", estimate.candidate.Key()},
+          {"replicas", config.layout.dp},
+          {"prefill", config.prefill},
+          {"gpus", estimate.candidate.gpus()},
+          {"serving", ToJson(config)},
+          {"predicted", std::move(predicted)},
+          {"tokens_per_s_per_gpu", speed.per_gpu},
+          {"tokens_per_s_per_user", speed.per_user},
+          {"memory_bytes",
+           {{"weights", estimate.memory.weights},
+            {"cache", estimate.memory.cache},
+            {"step", estimate.memory.step},
+            {"draft", estimate.memory.draft},
+            {"total", estimate.memory.total()}}},
+          {"cache_tokens", config.cache_blocks * config.block_size},
+          {"preemptions", prediction.preemptions},
+          {"most_running", prediction.most_running},
+          {"most_waiting", prediction.most_waiting},
+          {"busy_share", prediction.busy_share},
+          {"breakdown_s", BreakdownOf(prediction)},
+          {"moved_requests", prediction.moved},
+          {"proposed_tokens", prediction.proposed},
+          {"accepted_tokens", prediction.accepted}};
+}
+
 class EstimateServingCommand : public Command {
  public:
   std::string name() const override { return "estimate"; }
@@ -28,10 +59,12 @@ class EstimateServingCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     problem_.Declare(flags);
-    flags.Text("--layout", layout_,
-               "tp=4,weights=fp8,sequences=64,...; the keys are below, those left out take their "
-               "defaults");
+    flags.Text("--layout KEY=V,...", layout_,
+               {"how it runs: tp=4,weights=fp8,sequences=64,...",
+                "The keys are below. Those left out take their defaults."});
     flags.AfterHelp(DimensionsText);
+    flags.ShortList({"--for", "--model", "--cluster", "--layout", "--workload", "--trace",
+                     "--concurrency", "--rate", "--stack", "--memory-per-rank"});
   }
 
   int Run(const OutputOptions& output) override {
@@ -40,12 +73,12 @@ class EstimateServingCommand : public Command {
         EvaluateServing(problem, ParseServingCandidate(problem, layout_));
     if (!problem.cluster.caveat.empty()) LogWarning("{}", problem.cluster.caveat);
     if (output.json) {
-      nlohmann::json json = ToJson(estimate);
+      nlohmann::json json = EstimateJson(estimate);
       json["schema_version"] = 1;
       json["binds"] = WhatBinds(estimate);
       PrintJson(json);
     } else {
-      Print(Text(problem, estimate));
+      PrintText(Text(problem, estimate));
     }
     return 0;
   }
@@ -69,7 +102,9 @@ class EstimateServingCommand : public Command {
                                         Thousands(config.cache_blocks * config.block_size))},
                 {"  largest step", FormatBytes(memory.step)},
                 {"  draft model", memory.draft > 0 ? FormatBytes(memory.draft) : "none"},
-                {"tokens/s/rank", fmt::format("{:.1f}", TokensPerSecondAndGpu(estimate))},
+                {"tokens/s/rank",
+                 fmt::format("{:.1f}",
+                             SpeedOf(estimate.prediction.report, candidate.gpus()).per_gpu)},
                 {"what binds", WhatBinds(estimate)}}) +
            "\n" + LoadReportText(estimate.prediction.report);
   }

@@ -26,15 +26,15 @@ class ExportCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Choice("--format", format_, {"hf", "megatron"},
-                 "hf: weights, as a Hugging Face folder: config.json and safetensors files; "
-                 "megatron: a configuration, as options of Megatron-LM's pretrain_gpt.py");
-    flags.Text("--load", checkpoint_, "hf: checkpoint folder to take the weights from");
-    flags.Text("--config", config_, "megatron: RUN.json, or report.json of a search");
-    flags.Text("--out", out_, "hf: folder to write, a new or an empty one; megatron: file to write",
-               FlagNeed::kRequired);
-    flags.Choice("--dtype", dtype_, {"fp32", "bf16", "fp16"}, "hf: what to round the weights to");
+                 {"what to write",
+                  "hf: weights, as a Hugging Face folder with config.json and safetensors files; "
+                  "megatron: a configuration, as options of Megatron-LM's pretrain_gpt.py."});
+    flags.Text("--load FOLDER", checkpoint_, "hf: checkpoint whose weights to write");
+    flags.Text("--config FILE", config_, "megatron: RUN.json or a search's report.json");
+    flags.Text("--out PATH", out_, "hf: new or empty folder; megatron: file", FlagNeed::kRequired);
+    flags.Choice("--dtype", dtype_, {"fp32", "bf16", "fp16"}, "hf: dtype of the weights");
     flags.Bytes("--max-shard-bytes", options_.max_shard_bytes,
-                "hf: begin another file before one holds more than this, e.g. 5GB");
+                "hf: most bytes of a file, e.g. 5GB");
   }
 
   int Run(const OutputOptions& output) override {

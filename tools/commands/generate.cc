@@ -36,14 +36,17 @@ class GenerateCommand : public Command {
   std::string summary() const override { return "continue prompts with a model"; }
 
   void Declare(FlagSet& flags) override {
-    serving_.Declare(flags);
-    flags.Texts("--prompt", prompts_, "text to continue; may be given several times");
-    flags.Text("--prompts", prompts_file_, "file of texts to continue, one a line");
+    flags.Group("Prompts");
+    flags.Texts("--prompt TEXT", prompts_, {"text to continue", "May be given several times."});
+    flags.Text("--prompts FILE", prompts_file_, "file of texts to continue, one per line");
     flags.Integer("--max-tokens", max_tokens_, 1, std::numeric_limits<int32_t>::max(),
-                  "tokens of an answer at most");
+                  "most tokens of an answer");
+    serving_.Declare(flags);
     sampling_.Declare(flags);
     flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(),
-                  "random seed; the same seed draws the same");
+                  {"random seed", "The same seed draws the same."});
+    flags.ShortList({"--load", "--load-hf", "--prompt", "--prompts", "--max-tokens",
+                     "--temperature", "--seed", "--layout", "--device", "--weights"});
   }
 
   int Run(const OutputOptions& output) override {

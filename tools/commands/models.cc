@@ -118,7 +118,7 @@ class ModelsCommand : public Command {
                  {"heads", Align::kRight},
                  {"kv heads", Align::kRight},
                  {"ffn", Align::kRight},
-                 {"vocabulary", Align::kRight},
+                 {"vocab", Align::kRight},
                  {"positions", Align::kRight}});
     for (const std::string& name : ModelPresetNames()) {
       const ModelConfig model = LoadModelConfig(name);
@@ -128,7 +128,7 @@ class ModelsCommand : public Command {
                     fmt::format("{}", model.ffn_hidden_size), fmt::format("{}", model.vocab_size),
                     fmt::format("{}", model.max_sequence_length)});
     }
-    Print(table.ToText(bold));
+    PrintText(table.ToText(bold));
   }
 
   std::string model_;

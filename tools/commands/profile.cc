@@ -10,7 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "profiler/fp8_scan.h"
-#include "profiler/trial.h"
+#include "profiler/worker.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
 #include "tools/launcher_flag.h"
@@ -105,28 +105,32 @@ class ProfileCommand : public Command {
     flags_ = &flags;
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
-    launcher_.Declare(flags);
+    flags.Group("Measuring");
     flags.Integer("--steps", options_.steps, 1, kMaxSteps, "measure at least this many steps");
-    flags.Integer("--warmup", options_.warmup, 0, kMaxSteps, "steps to run before measuring");
+    flags.Integer("--warmup", options_.warmup, 0, kMaxSteps, "warm-up steps before measuring");
     flags.Integer("--max-steps", options_.max_steps, 1, kMaxSteps,
                   "measure at most this many steps if the median does not settle");
-    flags.Number("--max-seconds", options_.max_seconds, 0, 1e9,
-                 "start no further step after measuring for this many seconds");
-    flags.Switch("--fp8-scan", fp8_scan_,
-                 "instead, compare fp8 with bf16 layer by layer over --steps (default 4) steps of "
-                 "--data, and propose which layers to keep in bf16");
-    flags.Number(
-        "--fp8-threshold", scan_.threshold, 0, 10,
-        "with --fp8-scan: keep a layer in bf16 if a product's relative error exceeds this");
     flags.Number("--min-seconds", options_.min_seconds, 0, 1e9,
                  "measure for at least this many seconds");
+    flags.Number("--max-seconds", options_.max_seconds, 0, 1e9,
+                 "start no further step after this many seconds");
     flags.Number("--stable-mad", options_.stable_mad, 0, 1e9,
                  "the median has settled once MAD / median is at most this");
     flags.Integer("--breakdown-visit", options_.breakdown_visit, 0, kMaxSteps,
-                  "time one more step op by op after this visit; 0 = after none");
-    flags.Text("--result", result_,
-               "measure whenever stdin says \"visit ID\", and append the result to this file, as a "
-               "search's worker does");
+                  "time one more step op by op after this visit; 0: never");
+    flags.Text("--result FILE", result_,
+               {"append results to this file, as the worker of a search",
+                "Measures whenever stdin says \"visit ID\"."});
+    flags.Group("Precision");
+    flags.Switch(
+        "--fp8-scan", fp8_scan_,
+        {"compare fp8 with bf16 layer by layer instead",
+         "Over --steps (default 4) steps of --data. Proposes which layers to keep in bf16."});
+    flags.Number("--fp8-threshold", scan_.threshold, 0, 10,
+                 "with --fp8-scan: relative error of a GEMM above which its layer stays in bf16");
+    launcher_.Declare(flags);
+    flags.ShortList({"--config", "--model", "--gbs", "--seq", "--layout", "--data", "--cluster",
+                     "--launcher", "--steps", "--fp8-scan"});
   }
 
   int Run(const OutputOptions& output) override {
@@ -154,7 +158,7 @@ class ProfileCommand : public Command {
       json["run"] = ToJson(run);
       PrintJson(json);
     } else {
-      Print(MeasurementText(run, measurement));
+      PrintText(MeasurementText(run, measurement));
     }
     return 0;
   }
@@ -195,7 +199,7 @@ class ProfileCommand : public Command {
       json["schema_version"] = 1;
       PrintJson(json);
     } else {
-      Print(Fp8ScanText(scan, UseColor(output, STDOUT_FILENO)));
+      PrintText(Fp8ScanText(scan, UseColor(output, STDOUT_FILENO)));
     }
     return 0;
   }
@@ -203,7 +207,7 @@ class ProfileCommand : public Command {
   /// The worker of a search: its driver checked the run, and reads the result from the file.
   int RunTrial() {
     const RunConfig run = run_flags_.Resolve(cluster_flags_.ResolveForRunning());
-    return WorkerExitCode(RunWorker(run, options_, result_, std::cin));
+    return WorkerExitCode(RunWorker(result_, std::cin, TrainingVisits(run, options_)));
   }
 
   const FlagSet* flags_ = nullptr;

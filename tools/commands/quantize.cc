@@ -36,17 +36,19 @@ class QuantizeCommand : public Command {
   void Declare(FlagSet& flags) override {
     flags_ = &flags;
     source_.Declare(flags);
-    flags.Choice("--weights", weights_, {"int4", "int8", "fp8"},
-                 "what to round to: int8 and fp8 with a scale per output, int4 with one per 32 "
-                 "inputs");
-    flags.Text("--out", out_, "folder to write: a new or an empty one", FlagNeed::kRequired);
-    flags.Text("--calibration", calibration_,
-               "file of text by which int4 scales the inputs of matrices, so that those that "
-               "matter are rounded less");
+    flags.Group("Rounding");
+    flags.Choice(
+        "--weights FORMAT", weights_, {"int4", "int8", "fp8"},
+        {"what to round to", "int8 and fp8 have a scale per output, int4 has one per 32 inputs."});
+    flags.Text(
+        "--calibration FILE", calibration_,
+        {"text by which int4 scales inputs", "So that the inputs that matter are rounded less."});
     flags.Integer("--calibration-tokens", calibration_tokens_, 2, int64_t{1} << 24,
-                  "tokens of --calibration to read at most");
-    held_out_.Declare(flags, "file of text to compare the perplexity of both models on");
-    flags.Integer("--threads", threads_, 0, 4096, "worker threads; 0 = this machine's cores");
+                  "most tokens of --calibration");
+    flags.Integer("--threads", threads_, 0, 4096, "worker threads [all cores]");
+    held_out_.Declare(flags, "text to compare both models' perplexity on");
+    flags.Group("Output");
+    flags.Text("--out FOLDER", out_, "new or empty folder to write", FlagNeed::kRequired);
   }
 
   int Run(const OutputOptions& output) override {

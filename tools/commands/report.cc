@@ -2,8 +2,6 @@
 
 #include "engine/base/error.h"
 #include "search/report.h"
-#include "search/serving/serving_report.h"
-#include "search/serving/serving_study.h"
 #include "tools/command.h"
 
 namespace trimtab {
@@ -15,17 +13,12 @@ class ReportCommand : public Command {
   std::string summary() const override { return "write the report of a study, as JSON and HTML"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Text("--study", study_, "study file of a search", FlagNeed::kRequired);
-    flags.Text("--out", out_, "folder to write report.json and REPORT.html to",
-               FlagNeed::kRequired);
+    flags.Text("--study FILE", study_, "study of a search", FlagNeed::kRequired);
+    flags.Text("--out FOLDER", out_, "folder for report.json and REPORT.html", FlagNeed::kRequired);
   }
 
   int Run(const OutputOptions& output) override {
-    if (IsServingStudy(study_)) {
-      WriteServingReport(ServingStudy::OpenExisting(study_)->Report(), out_);
-    } else {
-      WriteReportFromStudy(study_, out_);
-    }
+    WriteReportFromStudy(study_, out_);
     if (output.json) {
       PrintJson({{"schema_version", 1}, {"study", study_}, {"directory", out_}});
     } else {

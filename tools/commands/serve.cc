@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -25,37 +26,39 @@ constexpr auto kPoll = std::chrono::milliseconds(50);
 class ServeCommand : public Command {
  public:
   std::string name() const override { return "serve"; }
-  std::string summary() const override {
-    return "answer completions, chats and embeddings over HTTP, as OpenAI's API";
-  }
+  std::string summary() const override { return "answer requests over HTTP, as OpenAI's API does"; }
 
   void Declare(FlagSet& flags) override {
-    serving_.Declare(flags);
-    flags.Text("--host", options_.host, "address to listen on; 0.0.0.0: every one of this machine");
-    flags.Integer("--port", options_.port, 0, 65535, "port to listen on; 0: one that is free");
-    flags.Text("--name", name_, "what clients call the model; if left out, its own name");
-    flags.Text("--chat-template", template_,
-               "how conversations are written: a file with a Jinja template, or chatml, gemma, "
-               "llama-2, llama-3 or plain; if left out, the one that came with the model");
-    flags.Text("--tool-call-parser", tool_format_,
-               fmt::format("how the model writes calls of tools: {}; if left out, as its template "
-                           "shows",
-                           fmt::join(ToolFormatNames(), ", ")));
+    flags.Group("Server");
+    flags.Text("--host ADDRESS", options_.host,
+               {"address to listen on", "0.0.0.0: every address of this machine."});
+    flags.Integer("--port", options_.port, 0, 65535, "port to listen on; 0: a free one");
+    flags.Text("--api-key-file FILE", key_file_,
+               {"file with the key that clients must send",
+                "They send it as 'Authorization: Bearer KEY'."});
+    flags.Text("--cors-origin ORIGIN", options_.cors_origin,
+               {"origin whose pages may use the server; *: all", "As https://chat.example."});
     flags.Integer("--max-requests", options_.max_requests, 1, 4096,
-                  "requests that are answered or wait at once; more are refused");
-    flags.Bytes("--max-body", options_.max_body_bytes, "size of a request at most");
+                  "most requests at once; more are refused");
+    flags.Bytes("--max-body", options_.max_body_bytes, "most bytes of a request");
     flags.Number("--request-timeout", options_.request_timeout_s, 0.001, 1e6,
                  "seconds after which an unfinished answer is abandoned");
-    flags.Text("--api-key-file", key_file_,
-               "file with the key that clients must send as 'Authorization: Bearer KEY'");
-    flags.Text("--cors-origin", options_.cors_origin,
-               "origin whose pages may use the server, as https://chat.example; *: all");
+    flags.Switch("--strict", strict_,
+                 {"refuse unknown fields of requests",
+                  "Otherwise they are ignored, and named in the header X-Trimtab-Ignored."});
+    flags.Group("Answers");
+    flags.Text("--name NAME", name_, "what clients call the model [its own name]");
+    flags.Text("--chat-template NAME", template_,
+               {"format of conversations [the model's own]",
+                "A file with a Jinja template, or chatml, gemma, llama-2, llama-3 or plain."});
+    flags.Text("--tool-call-parser NAME", tool_format_,
+               {"format of the model's tool calls [as in its template]",
+                fmt::format("One of: {}.", fmt::join(ToolFormatNames(), ", "))});
     flags.Choice("--pooling", pooling_, {"mean", "last"},
-                 "what embeddings are made of: the mean of all states, or the last one");
-    flags.Switch(
-        "--strict", strict_,
-        "refuse fields of requests that are unknown; otherwise they are ignored, and named "
-        "in the header X-Trimtab-Ignored");
+                 {"state that embeddings are made of", "The mean of all states, or the last one."});
+    serving_.Declare(flags);
+    flags.ShortList({"--load", "--load-hf", "--config", "--host", "--port", "--api-key-file",
+                     "--layout", "--device", "--weights", "--max-requests"});
   }
 
   int Run(const OutputOptions& output) override {

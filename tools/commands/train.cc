@@ -48,31 +48,38 @@ class TrainCommand : public Command {
   void Declare(FlagSet& flags) override {
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
-    launcher_.Declare(flags);
+    flags.Group("Training");
     flags.Integer("--steps", steps_, 1, std::numeric_limits<int32_t>::max(),
-                  "total number of steps; if left out, as in the run, or 50");
-    flags.Integer("--schedule-steps", schedule_steps_, 1, std::numeric_limits<int32_t>::max(),
-                  "steps until the learning rate reaches its minimum, where the run stops earlier "
-                  "or later; if left out, as in the run, or its number of steps");
-    flags.Text("--checkpoint", options_.checkpoint,
-               "folder to save to at the end (and on Ctrl-C), of this run alone");
-    flags.Text("--load", options_.load,
-               "checkpoint folder to continue from, whichever layout wrote it");
-    flags.List("--override", options_.overrides,
-               "settings that may differ from the checkpoint's although they change results: keys "
-               "of RUN.json such as steps,learning_rate");
-    flags.Text("--load-hf", options_.load_hf,
-               "Hugging Face folder (config.json and safetensors files) whose weights to begin "
-               "with; also says which model, without --model");
-    flags.Switch("--resume", resume_,
-                 "go on from the newest whole checkpoint in --checkpoint, if there is one");
-    flags.Integer("--time-limit-margin", margin_s_, 0, 24 * 3600,
-                  "seconds before the time limit of Slurm's job at which it is told to save; "
-                  "take what a save takes and a minute more");
+                  "total number of steps [as in the run, or 50]");
+    flags.Integer(
+        "--schedule-steps", schedule_steps_, 1, std::numeric_limits<int32_t>::max(),
+        {"steps until the learning rate reaches its minimum [--steps]",
+         "For runs that stop earlier or later. A run's own value is the default, if it has "
+         "one."});
+    flags.Integer("--log-every", log_every_, 1, std::numeric_limits<int32_t>::max(),
+                  {"print every N steps", "Always prints the first and the last."});
+    flags.Group("Checkpoints");
+    flags.Text("--checkpoint FOLDER", options_.checkpoint,
+               {"save here at the end and on Ctrl-C", "The folder belongs to this run alone."});
     flags.Integer("--save-every", options_.save_every, 0, std::numeric_limits<int32_t>::max(),
                   "also save every N steps");
-    flags.Integer("--log-every", log_every_, 1, std::numeric_limits<int32_t>::max(),
-                  "print every N steps, and always the first and the last");
+    flags.Switch(
+        "--resume", resume_,
+        {"go on from the newest checkpoint", "The newest whole one in --checkpoint, if any."});
+    flags.Text("--load FOLDER", options_.load,
+               {"checkpoint to continue from", "The layout that wrote it may differ."});
+    flags.List("--override KEY,...", options_.overrides,
+               {"settings that may differ from the checkpoint's",
+                "Keys of RUN.json that change results, such as steps,learning_rate."});
+    flags.Text("--load-hf FOLDER", options_.load_hf,
+               {"Hugging Face folder whose weights to begin with",
+                "With config.json and safetensors files. Also says which model, without --model."});
+    flags.Integer("--time-limit-margin", margin_s_, 0, 24 * 3600,
+                  {"seconds before Slurm's time limit at which to save",
+                   "Allow for a save and a minute more."});
+    launcher_.Declare(flags);
+    flags.ShortList({"--config", "--model", "--gbs", "--seq", "--layout", "--data", "--steps",
+                     "--checkpoint", "--resume", "--launcher"});
   }
 
   int Run(const OutputOptions& output) override {
@@ -172,6 +179,9 @@ class TrainCommand : public Command {
     if (steps_ > 0) run.steps = steps_;
     if (schedule_steps_ > 0) run.optimizer.decay_steps = schedule_steps_;
     if (run.steps == 0) run.steps = kDefaultSteps;
+    if (run.stack != kOwnStack) {
+      LogWarning("the run was planned for {}; {} trains it here", run.stack, kOwnStack);
+    }
     return run;
   }
 

@@ -86,22 +86,24 @@ class ValidateCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags_ = &flags;
-    flags.Text("--runs", runs_,
-               "JSON file of measured runs, or a list of published ones or of published serving",
+    flags.Text("--runs FILE", runs_,
+               {"measured runs to compare with, as JSON",
+                "Your own runs, or a list of published runs of training or of serving."},
                FlagNeed::kRequired);
-    flags.Text("--html", html_, "write a page with published and predicted speeds as a chart here");
-    flags.Text("--peers", peers_,
-               "JSON file of what other tools say of the same published runs: compare with them");
-    flags.Switch("--fit", fit_,
-                 "fit the constants of profiles and stacks to published runs, and say how they do "
-                 "on runs held out");
-    flags.Switch("--worths", worths_, "with --fit, also fit without each kind of constant");
-    flags.Text(
-        "--out", out_,
-        "with --fit, write the profiles and stacks with the fitted constants to this folder");
-    cluster_flags_.Declare(flags);
     flags.Choice("--tier", tier_, {"auto", "closed-form", "dry-run"},
-                 "how to predict; auto: closed-form for published runs, dry-run for your own");
+                 {"how to predict", "auto: closed-form for published runs, dry-run for your own."});
+    cluster_flags_.Declare(flags);
+    flags.Group("Comparing");
+    flags.Text("--peers FILE", peers_,
+               {"what other tools predict of the same runs, as JSON",
+                "Compares with them. Published runs only."});
+    flags.Switch("--fit", fit_,
+                 {"fit constants of profiles and stacks to the runs",
+                  "To published ones. Reports the errors on runs held out."});
+    flags.Switch("--worths", worths_, "with --fit, also fit without each kind of constant");
+    flags.Group("Output");
+    flags.Text("--out FOLDER", out_, "with --fit, write the fitted profiles and stacks here");
+    flags.Text("--html FILE", html_, "write a page that charts published and predicted speeds");
   }
 
   int Run(const OutputOptions& output) override {
@@ -143,7 +145,7 @@ class ValidateCommand : public Command {
       if (output.json) {
         PrintJson({{"schema_version", 1}, {"fit", report.json}});
       } else {
-        Print(report.text);
+        PrintText(report.text);
       }
       return 0;
     }
@@ -153,7 +155,7 @@ class ValidateCommand : public Command {
       json["schema_version"] = 1;
       PrintJson(json);
     } else {
-      Print(ServingValidationText(taken, numbers, bold));
+      PrintText(ServingValidationText(taken, numbers, bold));
     }
     return 0;
   }
@@ -194,8 +196,8 @@ class ValidateCommand : public Command {
       PrintJson(json);
     } else {
       const bool bold = UseColor(output, STDOUT_FILENO);
-      Print(ValidationText(runs, taken, bold));
-      if (!peers.empty()) Print("\n" + PeersText(peers, runs, bold));
+      PrintText(ValidationText(runs, taken, bold));
+      if (!peers.empty()) PrintText("\n" + PeersText(peers, runs, bold));
     }
     return 0;
   }
@@ -217,7 +219,7 @@ class ValidateCommand : public Command {
       if (output.json) {
         json[time ? "fit" : "memory_fit"] = FitJson(fits.back(), rows, outcome);
       } else {
-        Print(FitText(fits.back(), rows, outcome, UseColor(output, STDOUT_FILENO)) + "\n");
+        PrintText(FitText(fits.back(), rows, outcome, UseColor(output, STDOUT_FILENO)) + "\n");
       }
     }
     if (fits.empty()) {
@@ -272,8 +274,8 @@ class ValidateCommand : public Command {
     if (output.json) {
       PrintAll(runs, time, memory);
     } else {
-      Print(RowsText(runs, UseColor(output, STDOUT_FILENO)) + "\n" +
-            SummaryText("step time", time) + SummaryText("peak memory", memory));
+      PrintText(RowsText(runs, UseColor(output, STDOUT_FILENO)) + "\n" +
+                SummaryText("step time", time) + SummaryText("peak memory", memory));
     }
     return 0;
   }

@@ -1,8 +1,5 @@
 #include "tools/serve/http_server.h"
 
-#include <httplib.h>
-#include <sys/socket.h>
-
 #include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -11,15 +8,13 @@
 #include "engine/base/log.h"
 #include "engine/base/signals_blocked.h"
 #include "tools/serve/api/tokenize.h"
-#include "tools/serve/connection_threads.h"
 #include "tools/serve/cors.h"
-#include "tools/serve/end_reading.h"
 #include "tools/serve/generation.h"
 #include "tools/serve/ignored_fields.h"
 #include "tools/serve/openapi.h"
 #include "tools/serve/page/chat_page.h"
+#include "tools/serve/plain_server.h"
 #include "tools/serve/reply/json_text.h"
-#include "tools/serve/request_head.h"
 #include "tools/serve/routes.h"
 #include "tools/version.h"
 
@@ -33,16 +28,6 @@ using nlohmann::json;
 /// Connections beyond those of generations that have a thread each: most say nothing most of the
 /// time.
 constexpr int64_t kSpareConnections = 1024;
-constexpr int kKeepAliveSeconds = 2;
-constexpr int kSocketTimeoutSeconds = 10;
-/// Connections that wait to be accepted. With the library's own 5, clients that come together are
-/// dropped, and try again after a second.
-constexpr int kWaitingConnections = 1024;
-
-void SetError(Response& response, int status, const std::string& message, const char* type) {
-  response.status = status;
-  response.set_content(ErrorBody(message, type), "application/json");
-}
 
 void SetJson(Response& response, const json& body) {
   response.set_content(JsonText(body) + "\n", "application/json");
@@ -56,40 +41,25 @@ int64_t UnixTime() {
 
 }  // namespace
 
-class HttpServer::Impl {
+class HttpServer::Impl : private HttpHandler {
  public:
   Impl(Engine& engine, ServedModel model, HttpServerOptions options)
-      : model_(std::move(model)), options_(std::move(options)), loop_(engine) {
-    Configure();
-    Route();
-    const bool any = options_.port == 0;
-    port_ = any ? http_.bind_to_any_port(options_.host)
-            : http_.bind_to_port(options_.host, static_cast<int>(options_.port))
-                ? static_cast<int>(options_.port)
-                : -1;
-    if (port_ < 0) {
-      throw EnvironmentError(
-          fmt::format("cannot listen on {} port {}; expected an address of this "
-                      "machine and a port that nobody else uses",
-                      options_.host, options_.port));
-    }
-    ::listen(listener_, kWaitingConnections);  // again, with more places
-    thread_ = std::thread([this] {
-      http_.listen_after_bind();
-      finished_ = true;
-    });
-    while (!http_.is_running() && !finished_) std::this_thread::yield();
-  }
+      : model_(std::move(model)),
+        options_(std::move(options)),
+        loop_(engine),
+        server_(*this, {.host = options_.host,
+                        .port = options_.port,
+                        .connections = options_.max_requests + kSpareConnections,
+                        .max_body_bytes = options_.max_body_bytes}) {}
 
-  ~Impl() {
+  ~Impl() override {
     loop_.Cancel("the server is stopping");
     Drain();
     drain_.join();
-    thread_.join();
   }
 
-  int port() const { return port_; }
-  bool finished() const { return finished_; }
+  int port() const { return server_.port(); }
+  bool finished() const { return server_.finished(); }
   std::string failure() const { return loop_.failure(); }
   void Cancel() { loop_.Cancel("the server is stopping"); }
 
@@ -99,120 +69,54 @@ class HttpServer::Impl {
     drain_ = std::thread([this] {
       const SignalsBlocked blocked;
       while (const int64_t now = in_flight_) in_flight_.wait(now);
-      http_.stop();
-      // The library would wait for requests that have begun to come, byte by byte if need be.
-      EndReading(port_, finished_);
+      server_.Stop();
     });
   }
 
  private:
-  void Configure() {
-    const auto connections = static_cast<size_t>(options_.max_requests + kSpareConnections);
-    http_.new_task_queue = [connections] { return new ConnectionThreads(connections); };
-    http_.set_payload_max_length(static_cast<size_t>(options_.max_body_bytes));
-    http_.set_keep_alive_timeout(kKeepAliveSeconds);
-    // The library forgets what came behind a request before its answer, and would take what follows
-    // for the begin of another: a client that did not wait is answered once and told so.
-    http_.set_keep_alive_max_count(1);
-    http_.set_read_timeout(kSocketTimeoutSeconds);
-    http_.set_write_timeout(kSocketTimeoutSeconds);
-    http_.set_tcp_nodelay(true);
-    http_.set_socket_options([this](socket_t socket) {
-      // The library's own options would let two servers share a port, and its requests.
-      const int yes = 1;
-      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-      listener_ = socket;
-    });
-    http_.set_default_headers(CorsHeaders(options_.cors_origin));
-    http_.set_pre_routing_handler([this](const Request& request, Response& response) {
-      if (request.method == "OPTIONS") {
-        AnswerPreflight(request, options_.cors_origin, response);
-        return httplib::Server::HandlerResponse::Handled;
-      }
-      if (!Authorised(request)) {
-        response.set_header("WWW-Authenticate", "Bearer");
-        SetError(response, 401,
-                 "expected the header 'Authorization: Bearer KEY' with the key of "
-                 "this server",
-                 "authentication_error");
-        return httplib::Server::HandlerResponse::Handled;
-      }
-      const HeadFault fault = FaultOfLength(request, options_.max_body_bytes, BodyState::kComing);
-      if (fault.status == 0) return httplib::Server::HandlerResponse::Unhandled;
-      if (fault.status == 405) response.set_header("Allow", MethodsOf(request.path));
-      SetError(response, fault.status, fault.message, "invalid_request_error");
-      return httplib::Server::HandlerResponse::Handled;
-    });
-    http_.set_expect_100_continue_handler([this](const Request& request, Response& response) {
-      constexpr int kContinue = 100;
-      const HeadFault fault = FaultOfLength(request, options_.max_body_bytes, BodyState::kAwaited);
-      if (fault.status == 0) return kContinue;
-      SetError(response, fault.status, fault.message, "invalid_request_error");
-      return fault.status;
-    });
-    http_.set_exception_handler([](const Request&, Response& response, std::exception_ptr failure) {
-      try {
-        std::rethrow_exception(failure);
-      } catch (const std::exception& error) {
-        LogWarning("a request failed: {}", error.what());
-      }
-      SetError(response, 500, "internal error", "server_error");
-    });
-    http_.set_error_handler([this](const Request& request, Response& response) {
-      if (!response.body.empty()) return;
-      const std::string methods = MethodsOf(request.path);
-      if (response.status == 404 && !methods.empty()) {
-        response.status = 405;
-        response.set_header("Allow", methods);
-      }
-      SetError(response, response.status,
-               MessageOf(request, response.status, options_.max_body_bytes),
-               "invalid_request_error");
-    });
-    http_.set_logger([this](const Request& request, const Response& response) {
-      stats_.CountAnswer(LabelOf(request.path), response.status);
-    });
+  std::string MethodsOf(const std::string& path) const override { return trimtab::MethodsOf(path); }
+
+  std::string WhyNot(const std::string& path) const override {
+    const Route* route = FindRoute(path);
+    return route == nullptr ? "no such path" : fmt::format("not served here; {}", route->summary);
+  }
+
+  httplib::Headers DefaultHeaders() const override { return CorsHeaders(options_.cors_origin); }
+
+  bool Before(const Request& request, Response& response) override {
+    if (request.method == "OPTIONS") {
+      AnswerPreflight(request, options_.cors_origin, response);
+      return true;
+    }
+    if (Authorised(request)) return false;
+    response.set_header("WWW-Authenticate", "Bearer");
+    SetError(response, 401,
+             "expected the header 'Authorization: Bearer KEY' with the key of "
+             "this server",
+             "authentication_error");
+    return true;
+  }
+
+  void OnAnswer(const Request& request, const Response& response) override {
+    stats_.CountAnswer(LabelOf(request.path), response.status);
   }
 
   bool Authorised(const Request& request) const {
-    const trimtab::Route* route = FindRoute(request.path);
+    const Route* route = FindRoute(request.path);
     if (options_.api_key.empty() || (route != nullptr && route->open())) return true;
     return ShowsKey(request.get_header_value("Authorization"), options_.api_key);
   }
 
-  void Route() {
-    http_.Get(".*", [this](const Request& request, Response& response) {
-      const trimtab::Route* route = FindRoute(request.path);
-      if (route == nullptr || route->post() || route->handler == Handler::kRefused) {
-        response.status = 404;  // the error handler says more
-        return;
-      }
-      Show(*route, request, response);
-    });
-    // Reads the body itself: the library would take one as a form, and refuse all but short ones,
-    // where a client says so. curl does of whatever it sends.
-    http_.Post(".*", [this](const Request& request, Response& response,
-                            const httplib::ContentReader& read) {
-      if (const HeadFault fault = FaultOfBody(request); fault.status != 0) {
-        return SetError(response, fault.status, fault.message, "invalid_request_error");
-      }
-      const auto most = static_cast<size_t>(options_.max_body_bytes);
-      std::string body;
-      bool fits = true;  // a body in chunks does not say its length before
-      const bool whole = read([&](const char* data, size_t size) {
-        fits = size <= most - body.size();
-        if (fits) body.append(data, size);
-        return fits;
-      });
-      if (!fits) {
-        return SetError(response, 413, MessageOf(request, 413, options_.max_body_bytes),
-                        "invalid_request_error");
-      }
-      if (whole) Answer(request, body, response);  // else the library sets a status
-    });
+  void Get(const Request& request, Response& response) override {
+    const Route* route = FindRoute(request.path);
+    if (route == nullptr || route->post() || route->handler == Handler::kRefused) {
+      response.status = 404;  // the error handler says more
+      return;
+    }
+    Show(*route, request, response);
   }
 
-  void Show(const trimtab::Route& route, const Request& request, Response& response) {
+  void Show(const Route& route, const Request& request, Response& response) {
     switch (route.handler) {
       case Handler::kPage: {
         const ChatPage page = MakeChatPage();
@@ -254,8 +158,8 @@ class HttpServer::Impl {
             {"max_model_len", model_.limits.sequence_length}};
   }
 
-  void Answer(const Request& request, const std::string& body, Response& response) {
-    const trimtab::Route* route = FindRoute(request.path);
+  void Post(const Request& request, const std::string& body, Response& response) override {
+    const Route* route = FindRoute(request.path);
     if (route == nullptr || !route->post()) {
       response.status = 404;  // the error handler says more
       return;
@@ -331,16 +235,12 @@ class HttpServer::Impl {
   ServerStats stats_;
   IgnoredFields ignored_;
   EngineLoop loop_;
-  httplib::Server http_;
   std::atomic<bool> draining_ = false;
-  std::atomic<bool> finished_ = false;
   std::atomic<int64_t> in_flight_ = 0;
   std::atomic<int64_t> ids_ = 0;
   int64_t created_ = UnixTime();
-  int port_ = -1;
-  socket_t listener_ = INVALID_SOCKET;
-  std::thread thread_;
-  std::thread drain_;  // waits for the last answer
+  PlainServer server_;  // asks this for answers as soon as it is there
+  std::thread drain_;   // waits for the last answer
 };
 
 HttpServer::HttpServer(Engine& engine, ServedModel model, HttpServerOptions options)

@@ -8,8 +8,6 @@
 #include <charconv>
 #include <string_view>
 
-#include "tools/serve/routes.h"
-
 namespace trimtab {
 namespace {
 
@@ -30,7 +28,8 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
-HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes, BodyState body) {
+HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes, BodyState body,
+                        const PathTable& paths) {
   const int64_t most = body == BodyState::kAwaited ? max_body_bytes : kSkipped * max_body_bytes;
   const auto [begin, end] = request.headers.equal_range("Content-Length");
   for (auto header = begin; header != end; ++header) {
@@ -45,7 +44,7 @@ HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes,
     int64_t length = 0;
     const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), length);
     if (error != std::errc() || length > most) {
-      return {413, MessageOf(request, 413, max_body_bytes)};
+      return {413, MessageOf(request, 413, max_body_bytes, paths)};
     }
   }
   if (begin != end || request.has_header("Transfer-Encoding")) return {};
@@ -54,8 +53,8 @@ HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes,
     return {411, "no Content-Length; expected a JSON object as the body"};
   }
   if (request.method == "PUT" || request.method == "PATCH" || request.method == "PRI") {
-    const int status = MethodsOf(request.path).empty() ? 404 : 405;
-    return {status, MessageOf(request, status, max_body_bytes)};
+    const int status = paths.MethodsOf(request.path).empty() ? 404 : 405;
+    return {status, MessageOf(request, status, max_body_bytes, paths)};
   }
   return {};
 }
@@ -82,15 +81,13 @@ bool ShowsKey(const std::string& authorization, const std::string& key) {
   return SameSecret(bearer ? given.substr(kScheme.size()) : std::string_view(), key);
 }
 
-std::string MessageOf(const httplib::Request& request, int status, int64_t max_body_bytes) {
+std::string MessageOf(const httplib::Request& request, int status, int64_t max_body_bytes,
+                      const PathTable& paths) {
   std::string what;
-  const Route* route = FindRoute(request.path);
-  if (status == 404 && route != nullptr) {
-    what = fmt::format("not served here; {}", route->summary);
-  } else if (status == 404) {
-    what = "no such path";
+  if (status == 404) {
+    what = paths.WhyNot(request.path);
   } else if (status == 405) {
-    what = fmt::format("not for {}; expected {}", request.method, MethodsOf(request.path));
+    what = fmt::format("not for {}; expected {}", request.method, paths.MethodsOf(request.path));
   } else if (status == 413) {
     what = fmt::format("the body is too large; expected at most {} bytes", max_body_bytes);
   } else if (status == 414) {

@@ -8,6 +8,17 @@
 
 namespace trimtab {
 
+/// What a server knows of its paths.
+class PathTable {
+ public:
+  virtual ~PathTable() = default;
+  /// Returns what a path answers to, for the header Allow ("POST"); empty for a path that is not
+  /// served.
+  virtual std::string MethodsOf(const std::string& path) const = 0;
+  /// Returns why a path is not served, as the end of a line for people.
+  virtual std::string WhyNot(const std::string& path) const = 0;
+};
+
 /// What a request is answered with in the place of what it asks for.
 struct HeadFault {
   int status = 0;  // 0: nothing is wrong
@@ -23,7 +34,8 @@ enum class BodyState {
 /// Refuses lengths of the body that are no length, that contradict each other, or that are above
 /// `max_body_bytes`: the library would wait for as many bytes first. Of a body that is coming it
 /// may wait for somewhat more: a client that is sending sees no answer of a server that hangs up.
-HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes, BodyState body);
+HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes, BodyState body,
+                        const PathTable& paths);
 
 /// Refuses bodies that nothing here can read: of several parts, or encoded in an unknown way.
 HeadFault FaultOfBody(const httplib::Request& request);
@@ -33,6 +45,7 @@ HeadFault FaultOfBody(const httplib::Request& request);
 bool ShowsKey(const std::string& authorization, const std::string& key);
 
 /// What the library said with a status alone, as a line for people.
-std::string MessageOf(const httplib::Request& request, int status, int64_t max_body_bytes);
+std::string MessageOf(const httplib::Request& request, int status, int64_t max_body_bytes,
+                      const PathTable& paths);
 
 }  // namespace trimtab

@@ -5,15 +5,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
 
 namespace trimtab {
 namespace {
+
+constexpr std::string_view kHolder = "process ";  // what every lock file begins with
+constexpr size_t kLongestHolder = 400;
+
+/// Returns the line that the file begins with; empty where it names no holder.
+std::string ReadHolder(int fd) {
+  std::array<char, kLongestHolder> text{};
+  const ssize_t count = ::pread(fd, text.data(), text.size(), 0);
+  const std::string_view whole(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
+  if (!whole.starts_with(kHolder)) return "";
+  return std::string(whole.substr(0, whole.find('\n')));
+}
 
 /// Whether `path` still names the open file, which its last holder removed when it was done.
 bool Names(const std::string& path, int fd) {
@@ -38,7 +52,8 @@ std::unique_ptr<LockFile> LockFile::Take(const std::string& path) {
       throw StorageError(fmt::format("{}: cannot create it: {}", path, std::strerror(errno)));
     }
     struct stat status {};
-    if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > 0) {
+    if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+        (status.st_size > 0 && ReadHolder(fd).empty())) {
       ::close(fd);
       throw StorageError(fmt::format("{}: is in the way of a lock; expected no such file", path));
     }
@@ -52,8 +67,26 @@ std::unique_ptr<LockFile> LockFile::Take(const std::string& path) {
       if (failed != 0) return nullptr;
       continue;
     }
+    lock->NameHolder();
     return lock;
   }
+}
+
+std::string LockFile::HolderOf(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  std::string holder = ReadHolder(fd);
+  ::close(fd);
+  return holder;
+}
+
+void LockFile::NameHolder() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = {};
+  const std::string text = fmt::format("{}{} on {}\n", kHolder, ::getpid(), host.data());
+  // A full disk takes the name, not the lock.
+  [[maybe_unused]] const int cut = ::ftruncate(fd_, 0);
+  [[maybe_unused]] const ssize_t written = ::pwrite(fd_, text.data(), text.size(), 0);
 }
 
 LockFile::LockFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}

@@ -6,10 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/comm/cuda/nccl_check.h"
 #include "engine/comm/cuda/nccl_groups.h"
 #include "engine/comm/cuda/nccl_links.h"
+#include "engine/comm/cuda/nccl_membership.h"
 #include "engine/comm/cuda/nccl_streams.h"
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
@@ -17,8 +19,6 @@
 
 namespace trimtab {
 namespace {
-
-static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
 /// What the project relies on, unless the user says otherwise.
 void ChooseSettings() {
@@ -93,29 +93,19 @@ class NcclPending final : public PendingMessage {
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(Device& device, GroupKind group, int rank, int size, const NcclId& id)
+  NcclCommunicator(Device& device, GroupKind group, int rank, int size, ShareNcclId share_id)
       : Communicator(group, rank, size),
         device_(static_cast<CudaDevice&>(device)),
         stream_((ChooseSettings(), device_.Activate())),
         groups_(device_.State<NcclGroups>()),
         streams_(StreamsOf(device_, group)),
         async_stream_(streams_.async),
-        barrier_(AllocateDeviceMemory(sizeof(int32_t))) {
-    const std::string name = fmt::format("the {} group of {}", Name(group), size);
+        barrier_(AllocateDeviceMemory(sizeof(int32_t))),
+        membership_(Nccl(), groups_, fmt::format("the {} group of {}", Name(group), size), rank,
+                    size, std::move(share_id)) {
     if (!NcclCanRun(group, size, NcclVersion())) {
-      throw EnvironmentError(
-          fmt::format("{} sends messages beside others, which needs NCCL 2.26 or newer", name));
-    }
-    ncclUniqueId unique;
-    std::memcpy(&unique, id.data(), id.size());
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 1;
-    Check("ncclCommInitRankConfig",
-          Nccl().comm_init_rank_config(&comm_, size, unique, rank, &config));
-    groups_.Add(comm_, name);
-    if (SendsMessages(group) && size > 1) {
-      links_.emplace(groups_, comm_, name, rank, size,
-                     [this](const char* call, ncclResult_t result) { Check(call, result); });
+      throw EnvironmentError(fmt::format(
+          "{} sends messages beside others, which needs NCCL 2.26 or newer", membership_.name()));
     }
     FillBarrier();
   }
@@ -125,7 +115,7 @@ class NcclCommunicator final : public Communicator {
     // may never do its part.
     if (failed_ || std::uncaught_exceptions() > 0) groups_.AbortAll("the rank has failed");
     if (links_) links_->Destroy();
-    groups_.Destroy(comm_);
+    membership_.Destroy();
   }
 
  protected:
@@ -151,8 +141,8 @@ class NcclCommunicator final : public Communicator {
   void DoBroadcast(Tensor& buffer, int root) override {
     CheckDevice(buffer);
     const cudaStream_t stream = Join();
-    Call("ncclBroadcast", [&] {
-      return Nccl().broadcast(buffer.raw(), buffer.raw(), Bytes(buffer), ncclInt8, root, comm_,
+    Call("ncclBroadcast", [&](ncclComm_t comm) {
+      return Nccl().broadcast(buffer.raw(), buffer.raw(), Bytes(buffer), ncclInt8, root, comm,
                               stream);
     });
   }
@@ -164,18 +154,18 @@ class NcclCommunicator final : public Communicator {
     const int64_t element = SizeOf(in.dtype());
     const auto bytes = [element](int64_t count) { return static_cast<size_t>(count * element); };
     // One group: each send meets its receive while the others are under way.
-    Call("ncclSend and ncclRecv", [&] {
+    Call("ncclSend and ncclRecv", [&](ncclComm_t comm) {
       ncclResult_t result = Nccl().group_start();
       for (int peer = 0; peer < size() && result == ncclSuccess; ++peer) {
         const BufferPart& sent = send[static_cast<size_t>(peer)];
         const BufferPart& received = receive[static_cast<size_t>(peer)];
         if (sent.count > 0) {
           result = Nccl().send(static_cast<const char*>(in.raw()) + bytes(sent.begin),
-                               bytes(sent.count), ncclInt8, peer, comm_, stream);
+                               bytes(sent.count), ncclInt8, peer, comm, stream);
         }
         if (result != ncclSuccess || received.count == 0) continue;
         result = Nccl().recv(static_cast<char*>(out.raw()) + bytes(received.begin),
-                             bytes(received.count), ncclInt8, peer, comm_, stream);
+                             bytes(received.count), ncclInt8, peer, comm, stream);
       }
       const ncclResult_t end = Nccl().group_end();
       return result != ncclSuccess ? result : end;
@@ -184,6 +174,7 @@ class NcclCommunicator final : public Communicator {
 
   Pending DoSendAsync(const Tensor& tensor, int destination) override {
     CheckDevice(tensor);
+    Comm();  // and the links
     const NcclLink link = LinkOr(links_ ? links_->to(destination) : nullptr, destination);
     Fork(link.stream);
     Call("ncclSend", link.comm, [&] {
@@ -194,6 +185,7 @@ class NcclCommunicator final : public Communicator {
 
   Pending DoRecvAsync(Tensor& tensor, int source) override {
     CheckDevice(tensor);
+    Comm();  // and the links
     const NcclLink link = LinkOr(links_ ? links_->from(source) : nullptr, source);
     Fork(link.stream);
     Call("ncclRecv", link.comm, [&] {
@@ -204,9 +196,8 @@ class NcclCommunicator final : public Communicator {
 
   void DoBarrier() override {
     const cudaStream_t stream = Join();
-    Call("ncclAllReduce", [&] {
-      return Nccl().all_reduce(barrier_.get(), barrier_.get(), 1, ncclInt32, ncclMax, comm_,
-                               stream);
+    Call("ncclAllReduce", [&](ncclComm_t comm) {
+      return Nccl().all_reduce(barrier_.get(), barrier_.get(), 1, ncclInt32, ncclMax, comm, stream);
     });
     device_.Synchronize();
     groups_.ThrowIfFailed();
@@ -245,7 +236,7 @@ class NcclCommunicator final : public Communicator {
   NcclLink LinkOr(const NcclLink* link, int peer) {
     if (link != nullptr) return *link;
     pending_ = true;
-    return {comm_, async_stream_, peer};
+    return {Comm(), async_stream_, peer};
   }
 
   /// The device's stream, behind the asynchronous calls of the group so far: NCCL works through
@@ -263,31 +254,45 @@ class NcclCommunicator final : public Communicator {
   void AllReduceOn(cudaStream_t stream, Tensor& buffer, ReduceOp op) {
     CheckDevice(buffer);
     const ncclRedOp_t nccl_op = op == ReduceOp::kSum ? ncclSum : ncclMax;
-    Call("ncclAllReduce", [&] {
+    Call("ncclAllReduce", [&](ncclComm_t comm) {
       return Nccl().all_reduce(buffer.raw(), buffer.raw(), Count(buffer), TypeOf(buffer.dtype()),
-                               nccl_op, comm_, stream);
+                               nccl_op, comm, stream);
     });
   }
 
   void ReduceScatterOn(cudaStream_t stream, const Tensor& in, Tensor& out) {
     CheckDevice(in);
-    Call("ncclReduceScatter", [&] {
+    Call("ncclReduceScatter", [&](ncclComm_t comm) {
       return Nccl().reduce_scatter(in.raw(), out.raw(), Count(out), TypeOf(in.dtype()), ncclSum,
-                                   comm_, stream);
+                                   comm, stream);
     });
   }
 
   void AllGatherOn(cudaStream_t stream, const Tensor& in, Tensor& out) {
     CheckDevice(in);
-    Call("ncclAllGather", [&] {
-      return Nccl().all_gather(in.raw(), out.raw(), Bytes(in), ncclInt8, comm_, stream);
+    Call("ncclAllGather", [&](ncclComm_t comm) {
+      return Nccl().all_gather(in.raw(), out.raw(), Bytes(in), ncclInt8, comm, stream);
     });
   }
 
-  /// Makes a call of NCCL. Errors of the network or of a peer show up at a later call.
+  /// The group's communicator and its links, made at the first use.
+  ncclComm_t Comm() {
+    if (const ncclComm_t made = membership_.made()) return made;
+    TRIMTAB_ASSERT(!device_.capturing(), "{} is first used in a capture", membership_.name());
+    const ncclComm_t comm = membership_.Use();
+    if (SendsMessages(group()) && size() > 1) {
+      links_.emplace(groups_, comm, membership_.name(), rank(), size(),
+                     [this](const char* call, ncclResult_t result) { Check(call, result); });
+    }
+    return comm;
+  }
+
+  /// Makes a call of NCCL, of which `function` is given the group's communicator. Errors of the
+  /// network or of a peer show up at a later call.
   template <typename Function>
   void Call(const char* name, const Function& function) {
-    Call(name, comm_, function);
+    const ncclComm_t comm = Comm();
+    Call(name, comm, [&] { return function(comm); });
   }
   template <typename Function>
   void Call(const char* name, ncclComm_t comm, const Function& function) {
@@ -300,7 +305,7 @@ class NcclCommunicator final : public Communicator {
     throw CommError(NcclMessage(
         Nccl(),
         fmt::format("{} of rank {} in the {} group of {}", name, rank(), Name(group()), size()),
-        result, comm_));
+        result, membership_.made()));
   }
 
   CudaDevice& device_;
@@ -312,7 +317,7 @@ class NcclCommunicator final : public Communicator {
   CudaEvent before_;
   CudaEvent after_;
   bool pending_ = false;  // calls in the asynchronous stream that the device's has not joined
-  ncclComm_t comm_ = nullptr;
+  NcclMembership membership_;
   std::optional<NcclLinks> links_;
   bool failed_ = false;
 };
@@ -352,8 +357,8 @@ NcclId MakeNcclId() {
 }
 
 std::unique_ptr<Communicator> MakeNcclCommunicator(Device& device, GroupKind group, int rank,
-                                                   int size, const NcclId& id) {
-  return std::make_unique<NcclCommunicator>(device, group, rank, size, id);
+                                                   int size, ShareNcclId share_id) {
+  return std::make_unique<NcclCommunicator>(device, group, rank, size, std::move(share_id));
 }
 
 }  // namespace trimtab

@@ -16,8 +16,9 @@ NcclId MakeNcclId();
 /// their own (nccl_links.h); those of other groups are done one after the other, in order of
 /// submission. NCCL picks the order of additions, the same in every run on the same machine, and
 /// adds 16-bit floats in their own precision; the maximum of a NaN and a number may be either.
+/// NCCL's own communicators are made at the first call, which may not be in a capture.
 std::unique_ptr<Communicator> MakeNcclCommunicator(Device& device, GroupKind group, int rank,
-                                                   int size, const NcclId& id);
+                                                   int size, ShareNcclId share_id);
 
 /// `watch`, which also ends waits of the device where one of its rank's communicators has failed.
 std::unique_ptr<WaitWatch> WatchNccl(Device& device, std::unique_ptr<WaitWatch> watch);

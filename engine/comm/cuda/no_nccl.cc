@@ -15,7 +15,7 @@ namespace {
 
 NcclId MakeNcclId() { Refuse(); }
 
-std::unique_ptr<Communicator> MakeNcclCommunicator(Device&, GroupKind, int, int, const NcclId&) {
+std::unique_ptr<Communicator> MakeNcclCommunicator(Device&, GroupKind, int, int, ShareNcclId) {
   Refuse();
 }
 

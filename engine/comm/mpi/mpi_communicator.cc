@@ -1,5 +1,9 @@
-// Collectives of exchanges between pairs of ranks. A reduction is done where its result is kept, in
-// rank order; an all-reduce therefore moves 2 (R - 1) / R of the buffer each way, as a ring does.
+// Collectives of transfers between two ranks. A reduction is done where its result is kept, in rank
+// order, so its bits are those of ranks that are threads.
+//
+// Small inputs of all-gathers and all-reduces are passed on in log2(R) rounds, and every rank
+// reduces all of them; broadcasts go down a tree. With large inputs every pair of ranks exchanges
+// its parts: an all-reduce then moves 2 (R - 1) / R of the buffer each way, as a ring does.
 #include "engine/comm/mpi/mpi_communicator.h"
 
 #include <algorithm>
@@ -8,6 +12,7 @@
 #include <exception>
 
 #include "engine/base/units.h"
+#include "engine/comm/mpi/exchange_rounds.h"
 #include "engine/comm/reduce_kernels.h"
 
 namespace trimtab {
@@ -15,6 +20,9 @@ namespace {
 
 // Bytes of one rank's slice that are reduced at a time: bounds the scratch.
 constexpr int64_t kSliceBytes = kMiB;
+// Inputs of all ranks together, up to which they are passed on in rounds: their number counts then,
+// and not their size.
+constexpr int64_t kSmallBytes = 64 * kKiB;
 
 char* At(const void* base, int64_t elements, DType dtype) {
   return static_cast<char*>(const_cast<void*>(base)) + elements * SizeOf(dtype);
@@ -60,6 +68,11 @@ class MpiCommunicator final : public Communicator {
     const KeepOnFailure keep(buffer, buffer, scratch_);
     const CommCall call = MakeCall(CollectiveKind::kAllReduce, buffer, buffer.numel(), op, -1);
     world_.Agree(place(), call);
+    if (buffer.bytes() * size() <= kSmallBytes) {
+      GatherInRounds(call, buffer);
+      void* out = buffer.raw();
+      return ReduceRange(call.dtype, call.op, sources_, std::span(&out, 1), 0, buffer.numel(), 0);
+    }
     const int64_t slice = SliceElements(buffer.dtype());
     for (int64_t begin = 0; begin < buffer.numel(); begin += slice * size()) {
       const int64_t count = std::min(slice * size(), buffer.numel() - begin);
@@ -89,6 +102,14 @@ class MpiCommunicator final : public Communicator {
     const int64_t part = in.numel();
     const CommCall call = MakeCall(CollectiveKind::kAllGather, in, part, ReduceOp::kSum, -1);
     world_.Agree(place(), call);
+    if (out.bytes() <= kSmallBytes) {
+      GatherInRounds(call, in);
+      for (int peer = 0; peer < size() && part > 0; ++peer) {
+        std::memcpy(At(out.raw(), part * peer, out.dtype()), sources_[static_cast<size_t>(peer)],
+                    static_cast<size_t>(in.bytes()));
+      }
+      return;
+    }
     char* own = At(out.raw(), part * rank(), out.dtype());
     if (own != in.raw() && part > 0) std::memcpy(own, in.raw(), static_cast<size_t>(in.bytes()));
     Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
@@ -103,15 +124,21 @@ class MpiCommunicator final : public Communicator {
     const CommCall call =
         MakeCall(CollectiveKind::kBroadcast, buffer, buffer.numel(), ReduceOp::kSum, root);
     world_.Agree(place(), call);
-    Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
-      if (rank() == root) {
-        transfer.send = buffer.raw();
-        transfer.send_bytes = buffer.bytes();
-      } else if (peer == root) {
-        transfer.receive = buffer.raw();
-        transfer.receive_bytes = buffer.bytes();
-      }
-    });
+    const TreePlace tree = PlaceInTree(rank(), size(), root);
+    const auto move = [&](MpiWorld::Transfer transfer) {
+      world_.Move(place(), call, {&transfer, 1});
+    };
+    if (tree.parent >= 0) {
+      move({.peer = WorldRank(tree.parent),
+            .receive = buffer.raw(),
+            .receive_bytes = buffer.bytes()});
+    }
+    transfers_.clear();
+    for (const int child : tree.children) {
+      transfers_.push_back(
+          {.peer = WorldRank(child), .send = buffer.raw(), .send_bytes = buffer.bytes()});
+    }
+    world_.Move(place(), call, transfers_);
   }
 
   void DoAllToAll(const Tensor& in, std::span<const BufferPart> send, Tensor& out,
@@ -169,14 +196,36 @@ class MpiCommunicator final : public Communicator {
 
   static int64_t SliceElements(DType dtype) { return kSliceBytes / SizeOf(dtype); }
 
+  int WorldRank(int peer) const { return members_[static_cast<size_t>(peer)]; }
+
+  /// Leaves the inputs of all ranks in the scratch, and sources_ points to them in rank order.
+  void GatherInRounds(const CommCall& call, const Tensor& in) {
+    const int64_t bytes = in.bytes();
+    scratch_->resize(static_cast<size_t>(bytes * size()));
+    // Blocks in the order in which they come: of this rank, of the one before it, and so on.
+    if (bytes > 0) std::memcpy(scratch_->data(), in.raw(), static_cast<size_t>(bytes));
+    for (const DisseminationRound& round : DisseminationRounds(rank(), size())) {
+      const MpiWorld::Transfer transfers[] = {{.peer = WorldRank(round.to),
+                                               .send = scratch_->data(),
+                                               .send_bytes = bytes * round.blocks},
+                                              {.peer = WorldRank(round.from),
+                                               .receive = scratch_->data() + bytes * round.distance,
+                                               .receive_bytes = bytes * round.blocks}};
+      world_.Move(place(), call, transfers);
+    }
+    for (int back = 0; back < size(); ++back) {
+      sources_[static_cast<size_t>((rank() + size() - back) % size())] =
+          scratch_->data() + bytes * back;
+    }
+  }
+
   /// Fills in a transfer with each peer and moves them together.
   template <typename Fill>
   void Exchange(const CommCall& call, const Fill& fill) {
     transfers_.clear();
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
-      fill(peer, transfers_.emplace_back(
-                     MpiWorld::Transfer{.peer = members_[static_cast<size_t>(peer)]}));
+      fill(peer, transfers_.emplace_back(MpiWorld::Transfer{.peer = WorldRank(peer)}));
     }
     world_.Move(place(), call, transfers_);
   }

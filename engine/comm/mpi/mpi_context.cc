@@ -9,16 +9,20 @@
 namespace trimtab {
 namespace {
 
-/// The group over NCCL. Its ranks share the id of the first one through `host`, the same group.
-std::unique_ptr<Communicator> MakeNccl(Communicator& host, Device& device) {
+/// The group over NCCL. When it is first used, its ranks share the id of the first one through
+/// `host`, the same group.
+std::unique_ptr<Communicator> MakeNccl(std::shared_ptr<Communicator> host, Device& device) {
   const CudaComm& cuda = CudaCommOf(device);
   if (cuda.make_nccl == nullptr) {
     throw EnvironmentError("the CUDA backend was built without NCCL");
   }
-  NcclId id{};
-  if (host.rank() == 0) id = cuda.make_nccl_id();
-  BroadcastHostBytes(host, std::as_writable_bytes(std::span(id)), 0);
-  return cuda.make_nccl(device, host.group(), host.rank(), host.size(), id);
+  const auto share_id = [host, &cuda] {
+    NcclId id{};
+    if (host->rank() == 0) id = cuda.make_nccl_id();
+    BroadcastHostBytes(*host, std::as_writable_bytes(std::span(id)), 0);
+    return id;
+  };
+  return cuda.make_nccl(device, host->group(), host->rank(), host->size(), share_id);
 }
 
 /// Finds out, while a rank waits for its GPU, that the others will not do their part.
@@ -58,7 +62,7 @@ ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, De
         const Grid grid = kProcessGroups[static_cast<size_t>(kind)].grid;
         const bool used = has_experts || grid == Grid::kDense;
         if (device.kind() != DeviceKind::kCuda || host->size() == 1 || !used) return host;
-        return MakeNccl(*host, device);
+        return MakeNccl(std::move(host), device);
       });
   context.host = make_host(GroupKind::kWorld);
   if (device.kind() == DeviceKind::kCuda && world.size() > 1) {

@@ -29,6 +29,7 @@ class MpiWorld::Message final : public PendingMessage {
     const int header_tag = HeaderTag(place.group);
     const int data_tag = DataTag(place.group);
     const int64_t bytes = tensor.bytes();
+    world.requests_[static_cast<size_t>(place.group)] += bytes > 0 ? 2 : 1;
     if (sends()) {
       transport.BeginMatchedSend(header_batch_, peer(), header_tag, &header, sizeof(header));
       if (bytes > 0) transport.BeginSend(data_batch_, peer(), data_tag, tensor.raw(), bytes);

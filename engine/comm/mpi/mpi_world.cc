@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/base/log.h"
+#include "engine/comm/mpi/exchange_rounds.h"
 #include "engine/comm/mpi/monitor_link.h"
 #include "engine/comm/mpi_launch.h"
 
@@ -141,21 +142,31 @@ void MpiWorld::StartMonitor(const MonitorLimits& limits, int local_rank, int loc
   }
 }
 
+void MpiWorld::BeginSend(const Place& place, int peer, int tag, const void* data, int64_t bytes) {
+  ++requests_[static_cast<size_t>(place.group)];
+  transport_->BeginSend(batch_, peer, tag, data, bytes);
+}
+
+void MpiWorld::BeginReceive(const Place& place, int peer, int tag, void* data, int64_t bytes) {
+  ++requests_[static_cast<size_t>(place.group)];
+  transport_->BeginReceive(batch_, peer, tag, data, bytes);
+}
+
+// A rank that comes through the first k rounds has compared its call, itself or through others,
+// with those of the 2^k - 1 ranks before it: a rank sends in a round only if all that it compared
+// was equal. So no rank returns unless all calls are.
 void MpiWorld::Agree(const Place& place, const CommCall& call) {
   ThrowIfFailed();
   const int size = static_cast<int>(place.members.size());
   own_header_ = MakeCallHeader(place.group, size, place.rank, call);
-  headers_.resize(place.members.size());
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer == place.rank) continue;
-    const int world_rank = place.members[static_cast<size_t>(peer)];
-    transport_->BeginReceive(batch_, world_rank, kHeaderTag, &headers_[static_cast<size_t>(peer)],
-                             sizeof(CallHeader));
-    transport_->BeginSend(batch_, world_rank, kHeaderTag, &own_header_, sizeof(CallHeader));
-  }
-  Await(batch_, place, call);
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer != place.rank) CheckFits(place, call, peer, headers_[static_cast<size_t>(peer)]);
+  headers_.resize(1);
+  for (const DisseminationRound& round : DisseminationRounds(place.rank, size)) {
+    BeginReceive(place, place.members[static_cast<size_t>(round.from)], kHeaderTag, headers_.data(),
+                 sizeof(CallHeader));
+    BeginSend(place, place.members[static_cast<size_t>(round.to)], kHeaderTag, &own_header_,
+              sizeof(CallHeader));
+    Await(batch_, place, call);
+    CheckFits(place, call, round.from, headers_.front());
   }
 }
 
@@ -183,12 +194,11 @@ void MpiWorld::CheckFits(const Place& place, const CommCall& call, int peer,
 void MpiWorld::Move(const Place& place, const CommCall& call, std::span<const Transfer> transfers) {
   for (const Transfer& transfer : transfers) {
     if (transfer.receive_bytes == 0) continue;
-    transport_->BeginReceive(batch_, transfer.peer, kDataTag, transfer.receive,
-                             transfer.receive_bytes);
+    BeginReceive(place, transfer.peer, kDataTag, transfer.receive, transfer.receive_bytes);
   }
   for (const Transfer& transfer : transfers) {
     if (transfer.send_bytes == 0) continue;
-    transport_->BeginSend(batch_, transfer.peer, kDataTag, transfer.send, transfer.send_bytes);
+    BeginSend(place, transfer.peer, kDataTag, transfer.send, transfer.send_bytes);
   }
   Await(batch_, place, call);
 }
@@ -324,6 +334,8 @@ RunFailure MpiWorld::AgreeOnFailure(std::chrono::milliseconds patience) {
   }
 }
 
+// All ranks exchange headers here, once a run: a rank that still waits for this one in some group
+// learns at once that it has finished.
 void MpiWorld::Finish() {
   std::vector<int> everyone(static_cast<size_t>(size()));
   std::iota(everyone.begin(), everyone.end(), 0);
@@ -335,9 +347,8 @@ void MpiWorld::Finish() {
   headers_.resize(everyone.size());
   for (const int peer : everyone) {
     if (peer == rank()) continue;
-    transport_->BeginReceive(batch_, peer, kHeaderTag, &headers_[static_cast<size_t>(peer)],
-                             sizeof(CallHeader));
-    transport_->BeginSend(batch_, peer, kHeaderTag, &own_header_, sizeof(CallHeader));
+    BeginReceive(place, peer, kHeaderTag, &headers_[static_cast<size_t>(peer)], sizeof(CallHeader));
+    BeginSend(place, peer, kHeaderTag, &own_header_, sizeof(CallHeader));
   }
   Await(batch_, place, {});
   for (const int peer : everyone) {

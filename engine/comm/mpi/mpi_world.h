@@ -6,6 +6,7 @@
 // has failed, is lost, or holds it up for longer than it may (rank_monitor.h).
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -58,7 +59,8 @@ class MpiWorld {
     std::span<const int> members;
   };
 
-  /// Returns when all ranks of the group make the same call.
+  /// Returns when all ranks of the group make the same call, after log2(size) rounds in which each
+  /// compares its call with another rank's.
   /// Throws Error where the calls do not fit, CommError where a rank has failed.
   void Agree(const Place& place, const CommCall& call);
   /// Moves the bytes. The peers have agreed on the call.
@@ -70,6 +72,9 @@ class MpiWorld {
                                          const Tensor& tensor);
   /// Keeps memory until the process ends: after a call that failed, MPI may still use its buffers.
   static void Keep(std::shared_ptr<const void> memory);
+
+  /// Sends and receives of calls in groups of this kind that this rank has begun so far.
+  int64_t requests(GroupKind group) const { return requests_[static_cast<size_t>(group)]; }
 
   /// A run begins: until Finish or AgreeOnFailure, a process that ends is one that died.
   void Start() { running_ = true; }
@@ -103,6 +108,9 @@ class MpiWorld {
   void NoteCall() {
     if (monitor_) monitor_->NoteCall();
   }
+  // As MpiTransport's, and counted.
+  void BeginSend(const Place& place, int peer, int tag, const void* data, int64_t bytes);
+  void BeginReceive(const Place& place, int peer, int tag, void* data, int64_t bytes);
   /// Waits for the transfers of the batch. Throws Error once rank `partner` of the world, if given,
   /// has finished.
   void Await(int batch, const Place& place, const CommCall& call, int partner = -1);
@@ -120,6 +128,7 @@ class MpiWorld {
   int batch_;  // of the calls of whole groups
   CallHeader own_header_{};
   std::vector<CallHeader> headers_;
+  std::array<int64_t, kGroupKindCount> requests_{};
   // By world rank.
   std::vector<std::optional<RunFailure>> failures_;
   std::vector<int> finished_;  // runs

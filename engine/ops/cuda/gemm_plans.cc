@@ -91,6 +91,30 @@ std::optional<cublasLtMatmulAlgo_t> Fastest(CudaDevice& device, const GemmPlan& 
   return best;
 }
 
+/// Whether the algorithm runs the product as the plan's descriptors have it now.
+bool Runs(CudaDevice& device, const GemmPlan& plan) {
+  const GemmDescriptors& descriptors = plan.descriptors;
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+      device.cublas(), descriptors.operation(), descriptors.layout_a(), descriptors.layout_b(),
+      descriptors.layout_c(), descriptors.layout_c(), &plan.algorithm, &result);
+  return status == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= static_cast<size_t>(CudaDevice::kCublasWorkspaceBytes);
+}
+
+/// Takes a plan of a bucket to the sizes of `key`.
+void Resize(CudaDevice& device, const GemmKey& key, GemmPlan& plan) {
+  if (plan.key.m == key.m && plan.key.k == key.k) return;
+  plan.descriptors.SetSizes(key);
+  plan.key = key;
+  if (Runs(device, plan)) return;
+  const auto proposals = Proposals(device, plan.descriptors, 1);
+  if (proposals.empty()) {
+    throw EnvironmentError(fmt::format("{}: cuBLASLt has no algorithm", Describe(key)));
+  }
+  plan.algorithm = proposals.front();
+}
+
 }  // namespace
 
 void RunGemm(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
@@ -113,11 +137,16 @@ void RunGemm(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_
 
 const GemmPlan* GemmPlans::Find(CudaDevice& device, const GemmKey& key,
                                 const GemmOperands& operands, const GemmOptions& options) {
-  Plans& plans = device.capturing() && !plans_.contains(key) ? untimed_ : plans_;
-  if (const auto known = plans.find(key); known != plans.end()) {
-    if (!known->second) return nullptr;
-    known->second->descriptors.SetPointers(options, operands.auxiliary);
-    return &*known->second;
+  // On a deterministic device no plan may depend on which sizes came before.
+  const GemmKey of_plan = device.deterministic() ? key : PlanKey(key);
+  std::optional<GemmPlan>* known = plans_.Find(of_plan);
+  Plans& plans = device.capturing() && known == nullptr ? untimed_ : plans_;
+  if (known == nullptr) known = plans.Find(of_plan);
+  if (known != nullptr) {
+    if (!*known) return nullptr;
+    Resize(device, key, **known);
+    (*known)->descriptors.SetPointers(options, operands.auxiliary);
+    return &**known;
   }
   const bool time = !device.deterministic() && !device.capturing();
   GemmPlan plan{.key = key,
@@ -134,11 +163,11 @@ const GemmPlan* GemmPlans::Find(CudaDevice& device, const GemmKey& key,
                                          Describe(key), algorithms.size());
     if (!HasEpilogue(key)) throw EnvironmentError(what);
     LogDebug("{}: done apart", what);
-    plans.emplace(key, std::nullopt);
+    plans.Add(of_plan, std::nullopt);
     return nullptr;
   }
   plan.algorithm = *chosen;
-  return &*plans.emplace(key, std::move(plan)).first->second;
+  return &*plans.Add(of_plan, std::move(plan));
 }
 
 }  // namespace trimtab

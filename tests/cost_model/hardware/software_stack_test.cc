@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -31,6 +32,18 @@ TEST(SoftwareStack, BuiltinOnesAreWholeAndSurviveJson) {
       EXPECT_FALSE(quantity.source.empty()) << stack.name << " " << number.key;
     }
   }
+}
+
+TEST(SoftwareStack, SaysWhichOptionsItHas) {
+  const SoftwareStack stack = LoadSoftwareStack("torchtitan");
+  const auto zero = std::ranges::find(stack.options, "zero", &StackOption::key);
+  ASSERT_NE(zero, stack.options.end());
+  EXPECT_EQ(zero->values, (std::vector<std::string>{"0", "2", "3"}));
+  nlohmann::json json = ToJson(stack);
+  json["options"] = {"zero"};
+  EXPECT_THROW(SoftwareStackFromJson(json, "$"), InputError);
+  json["options"] = {{"zero", 1}};
+  EXPECT_THROW(SoftwareStackFromJson(json, "$"), InputError);
 }
 
 TEST(SoftwareStack, IsFoundByTheFrameworksName) {

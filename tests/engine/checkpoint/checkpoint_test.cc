@@ -2,116 +2,17 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <array>
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "engine/base/error.h"
-#include "engine/checkpoint/slice_runs.h"
 #include "engine/checkpoint/xxh64.h"
+#include "tests/engine/checkpoint/checkpoint_cases.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {
 namespace {
-
-constexpr std::array<StateKind, 3> kKinds = {StateKind::kWeight, StateKind::kFirstMoment,
-                                             StateKind::kSecondMoment};
-
-/// The parameters of a small model as rank `tp_rank` of `tp` holds them: every kind of split.
-std::vector<ParameterSpec> Specs(int64_t tp, int64_t tp_rank) {
-  const auto spec = [](const char* name, int64_t rows, int64_t columns, bool matrix,
-                       Partition partition) {
-    ParameterSpec made;
-    made.name = name;
-    made.rows = rows;
-    made.columns = columns;
-    made.is_matrix = matrix;
-    made.partition = std::move(partition);
-    return made;
-  };
-  // A vocabulary of 19 padded to 24: the last ranks hold rows that do not exist.
-  const int64_t vocab_rows = 24 / tp;
-  Partition vocab;
-  vocab.full_rows = 19;
-  vocab.full_columns = 5;
-  const int64_t first = tp_rank * vocab_rows;
-  const int64_t valid = std::clamp<int64_t>(19 - first, 0, vocab_rows);
-  if (valid > 0) vocab.segments = {{0, first, valid}};
-  return {spec("embedding", vocab_rows, 5, true, vocab),
-          spec("qkv.weight", 40 / tp, 5, true, RowBlocksPartition({24, 8, 8}, 5, tp, tp_rank)),
-          spec("qkv.bias", 40 / tp, 1, false, RowBlocksPartition({24, 8, 8}, 1, tp, tp_rank)),
-          spec("proj.weight", 7, 16 / tp, true, ColumnPartition(7, 16, tp, tp_rank)),
-          spec("norm.weight", 7, 1, false, WholePartition(7, 1))};
-}
-
-/// The value of an element of the full tensor: tells where it belongs.
-float Expected(StateKind kind, const ParameterSpec& spec, int64_t full) {
-  return static_cast<float>(static_cast<int>(kind) * 100000 + spec.name.size() * 1000 +
-                            static_cast<size_t>(full));
-}
-
-/// The local shard of a spec; padding holds -1.
-std::vector<float> Local(StateKind kind, const ParameterSpec& spec) {
-  std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns), -1.0f);
-  ForEachRun(spec, 0, spec.rows * spec.columns, [&](int64_t local, int64_t full, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      values[static_cast<size_t>(local + i)] = Expected(kind, spec, full + i);
-    }
-  });
-  return values;
-}
-
-CheckpointHeader Header(int64_t step) {
-  CheckpointHeader header;
-  header.run.model = LoadModelConfig("gpt2-tiny");
-  header.run.global_batch = 4;
-  header.run.sequence_length = 32;
-  header.step = step;
-  header.samples = step * 4;
-  header.tokens = "synthetic tokens";
-  return header;
-}
-
-/// Writes as `tp` ranks would, each shard cut into pieces at random places (as zero 1 cuts it).
-void WriteAs(const std::string& directory, int64_t tp, uint32_t seed, int64_t step = 7) {
-  std::mt19937 random(seed);
-  const std::vector<ParameterSpec> first = Specs(tp, 0);
-  std::vector<const ParameterSpec*> pointers;
-  for (const ParameterSpec& spec : first) pointers.push_back(&spec);
-  CheckpointWriter writer(directory, Header(step), pointers);
-  for (int64_t rank = 0; rank < tp; ++rank) {
-    for (const ParameterSpec& spec : Specs(tp, rank)) {
-      if (spec.name == "norm.weight" && rank > 0) continue;  // the same on every rank
-      for (const StateKind kind : kKinds) {
-        std::vector<float> values = Local(kind, spec);
-        for (size_t begin = 0; begin < values.size();) {
-          const size_t count = std::min<size_t>(1 + random() % 30, values.size() - begin);
-          writer.Write(
-              kind, {&spec, static_cast<int64_t>(begin), std::span(values).subspan(begin, count)});
-          begin += count;
-        }
-      }
-    }
-  }
-  writer.Finish();
-}
-
-void ExpectReadableAs(const std::string& directory, int64_t tp) {
-  const CheckpointReader reader(directory);
-  for (int64_t rank = 0; rank < tp; ++rank) {
-    for (const ParameterSpec& spec : Specs(tp, rank)) {
-      for (const StateKind kind : kKinds) {
-        std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns), -1.0f);
-        const size_t middle = values.size() / 3;
-        reader.Read(kind, {&spec, 0, std::span(values).first(middle)});
-        reader.Read(kind, {&spec, static_cast<int64_t>(middle), std::span(values).subspan(middle)});
-        EXPECT_EQ(values, Local(kind, spec)) << spec.name << " tp " << tp << " rank " << rank;
-      }
-    }
-  }
-}
 
 TEST(SliceRuns, CoverEveryElementOfEveryLayoutOnce) {
   for (const int64_t tp : {1, 2, 4, 8}) {
@@ -145,7 +46,8 @@ TEST(Checkpoint, TheLayoutDoesNotShowInTheFiles) {
   const std::string folder = ScratchFolder();
   WriteAs(folder + "/one", 1, 1);
   WriteAs(folder + "/eight", 8, 2);
-  for (const char* name : {"/weights.safetensors", "/optimizer.safetensors", "/checkpoint.json"}) {
+  for (const char* name : {"/weights.safetensors", "/optimizer.safetensors", "/weights.checksums",
+                           "/optimizer.checksums", "/checkpoint.json"}) {
     EXPECT_EQ(ReadBytes(folder + "/one" + name), ReadBytes(folder + "/eight" + name)) << name;
   }
 }
@@ -339,8 +241,9 @@ TEST(Checkpoint, AFullDiskLeavesTheOneBefore) {
 TEST(Checkpoint, RefusesDamageAnywhere) {
   const std::string directory = ScratchFolder() + "/checkpoint";
   WriteAs(directory, 2, 1);
-  for (const std::string name :
-       {"checkpoint.json", "weights.safetensors", "optimizer.safetensors"}) {
+  const auto read = [&directory] { ReadAll(directory, 1); };
+  for (const std::string name : {"checkpoint.json", "weights.safetensors", "optimizer.safetensors",
+                                 "weights.checksums", "optimizer.checksums"}) {
     const std::string path = directory + "/" + name;
     const std::string bytes = ReadBytes(path);
     for (size_t i = 0; i < 40; ++i) {
@@ -348,7 +251,7 @@ TEST(Checkpoint, RefusesDamageAnywhere) {
       const size_t at = i * (bytes.size() - 2) / 39;
       damaged[at] = static_cast<char>(damaged[at] ^ 1);
       WriteBytes(path, damaged);
-      const std::string message = MessageOf<StorageError>([&] { CheckpointReader{directory}; });
+      const std::string message = MessageOf<StorageError>(read);
       EXPECT_NE(message.find(name), std::string::npos) << message << " byte " << at;
     }
     WriteBytes(path, bytes.substr(0, bytes.size() / 2));

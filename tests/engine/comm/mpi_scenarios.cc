@@ -21,6 +21,12 @@ Tensor Floats(Device& device, int64_t count) {
   return Tensor::Empty(device, {count}, DType::kF32, MemoryTag::kCommunication);
 }
 
+void Say(int rank, const std::string& what) {
+  // One write, so that the lines of two processes do not mix.
+  const std::string line = fmt::format("rank {}: {}\n", rank, what);
+  [[maybe_unused]] const ssize_t ignored = ::write(STDOUT_FILENO, line.data(), line.size());
+}
+
 using Scenario = std::function<void(ParallelContext& context, Device& device)>;
 
 const std::map<std::string, Scenario>& Scenarios() {
@@ -121,6 +127,22 @@ const std::map<std::string, Scenario>& Scenarios() {
          MpiWorld::OfProcess().set_unlimited(false);
          context.world->Barrier();
        }},
+      {"requests",
+       [](ParallelContext& context, Device& device) {
+         const MpiWorld& world = MpiWorld::OfProcess();
+         Tensor one = Floats(device, 8);
+         Tensor all = Floats(device, 8 * context.world->size());
+         const auto print = [&](const char* what, const std::function<void()>& call) {
+           const int64_t before = world.requests(GroupKind::kWorld);
+           call();
+           Say(context.rank,
+               fmt::format("{} {}", what, world.requests(GroupKind::kWorld) - before));
+         };
+         print("barrier", [&] { context.world->Barrier(); });
+         print("all_reduce", [&] { context.world->AllReduce(one); });
+         print("all_gather", [&] { context.world->AllGather(one, all); });
+         print("broadcast", [&] { context.world->Broadcast(all, 0); });
+       }},
       {"works",
        [](ParallelContext& context, Device& device) {
          Tensor tensor = Floats(device, 8);
@@ -152,12 +174,6 @@ Scenario LossOf(const std::string& name) {
     if (others_work) std::this_thread::sleep_for(std::chrono::seconds(60));
     context.world->Barrier();
   };
-}
-
-void Say(int rank, const std::string& what) {
-  // One write, so that the lines of two processes do not mix.
-  const std::string line = fmt::format("rank {}: {}\n", rank, what);
-  [[maybe_unused]] const ssize_t ignored = ::write(STDOUT_FILENO, line.data(), line.size());
 }
 
 int Run(const Scenario& scenario) {

@@ -1,6 +1,11 @@
 // Ranks that are processes: the collectives' own tests once more under mpirun, and what becomes of
 // runs that go wrong.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi/mpi_context.h"
@@ -57,6 +62,44 @@ TEST_F(Mpi, EveryLayoutOfARunThatWorks) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
     for (int rank = 0; rank < ranks; ++rank) {
       EXPECT_NE(result.output.find(fmt::format("rank {}: done\n", rank)), std::string::npos);
+    }
+  }
+}
+
+/// The largest number that ranks printed as "rank R: WHAT N"; -1 where none did.
+int64_t LargestCount(const std::string& output, const std::string& what) {
+  int64_t largest = -1;
+  const std::string word = ": " + what + " ";
+  for (size_t at = output.find(word); at != std::string::npos; at = output.find(word, at + 1)) {
+    largest = std::max(largest, int64_t{std::stol(output.substr(at + word.size()))});
+  }
+  return largest;
+}
+
+// Sends and receives of the busiest rank grow as the logarithm of the number of ranks.
+TEST_F(Mpi, CollectivesTakeAFewMessagesOfEachRank) {
+  for (const auto& [ranks, rounds] : {std::pair{2, 1}, {3, 2}, {4, 2}, {8, 3}}) {
+    const MpirunResult result = RunUnderMpirun(ranks, "tests/engine/comm/mpi_scenarios requests");
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(LargestCount(result.output, "barrier"), 2 * rounds) << ranks;
+    EXPECT_EQ(LargestCount(result.output, "all_reduce"), 4 * rounds) << ranks;
+    EXPECT_EQ(LargestCount(result.output, "all_gather"), 4 * rounds) << ranks;
+    EXPECT_EQ(LargestCount(result.output, "broadcast"), 3 * rounds) << ranks;
+  }
+}
+
+// Most ranks compare their call with ranks that call the same, and learn of the difference.
+TEST_F(Mpi, OneCallThatDoesNotFitReachesEveryRank) {
+  for (const int ranks : {3, 5, 8}) {
+    const MpirunResult result = RunUnderMpirun(ranks, "tests/engine/comm/mpi_scenarios sizes");
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kInternal)) << result.output;
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_NE(result.output.find(fmt::format(
+                    "rank {}: world group of {} ranks: rank 0 calls all_reduce(sum) of 8 fp32, but "
+                    "rank ",
+                    rank, ranks)),
+                std::string::npos)
+          << result.output;
     }
   }
 }

@@ -48,7 +48,7 @@ class NcclOnGpu : public testing::Test {
 };
 
 TEST_F(NcclOnGpu, GroupOfOneRankStartsAndEnds) {
-  const auto comm = MakeNcclCommunicator(*device_, GroupKind::kData, 0, 1, MakeNcclId());
+  const auto comm = MakeNcclCommunicator(*device_, GroupKind::kData, 0, 1, MakeNcclId);
   EXPECT_EQ(comm->size(), 1);
   EXPECT_TRUE(comm->CanCapture());
   comm->Barrier();
@@ -56,14 +56,14 @@ TEST_F(NcclOnGpu, GroupOfOneRankStartsAndEnds) {
 
 // What later calls say: nccl_groups_test. Here the library must neither crash nor hang.
 TEST_F(NcclOnGpu, BearsTwoAborts) {
-  const auto comm = MakeNcclCommunicator(*device_, GroupKind::kData, 0, 1, MakeNcclId());
+  const auto comm = MakeNcclCommunicator(*device_, GroupKind::kData, 0, 1, MakeNcclId);
   comm->Abort("gone");
   comm->Abort("again");
 }
 
 TEST_F(NcclOnGpu, RankOutsideItsGroupIsRefusedByName) {
   try {
-    MakeNcclCommunicator(*device_, GroupKind::kData, 3, 2, MakeNcclId());
+    MakeNcclCommunicator(*device_, GroupKind::kData, 3, 2, MakeNcclId)->Barrier();
     FAIL() << "a communicator was made";
   } catch (const CommError& error) {
     EXPECT_EQ(std::string(error.what()).find("ncclCommInitRankConfig of rank 3 in the dp group"),

@@ -43,7 +43,8 @@ RunConfig EverythingSet() {
           .seed = UINT64_MAX,
           .threads_per_rank = 2,
           .memory_per_rank_bytes = int64_t{1} << 40,
-          .data = "some/prefix"};
+          .data = "some/prefix",
+          .stack = "nemo"};
 }
 
 TEST(RunConfig, JsonRoundTrips) {

@@ -305,6 +305,31 @@ TEST(BatcherTest, SharesThePrefixOfAPrompt) {
   EXPECT_EQ(batcher.metrics().prompt_tokens, 10);
 }
 
+// The request in front is looked at in every step. Only what was registered since is looked up.
+TEST(BatcherTest, LooksUpThePrefixOfAWaitingRequestOnce) {
+  BatcherOptions options = {.block_size = 4, .blocks = 18};
+  options.limits = {.sequences = 4, .tokens_per_step = 80, .sequence_length = 72};
+  CacheModel model(options);
+  const ManualClock clock;
+  Batcher batcher(options, model, clock);
+  GenerationRequest request;
+  request.max_tokens = 24;
+  for (int32_t i = 0; i < 40; ++i) request.prompt.push_back(i * i % 5);
+  batcher.AddRequest(request);
+  batcher.Step();
+  request.prompt.resize(68, 1);  // of 17 blocks, 10 are the other's, and 7 are not free
+  request.max_tokens = 2;
+  batcher.AddRequest(request);
+  const int64_t before = batcher.prefix_lookups();
+  for (int step = 0; step < 20; ++step) batcher.Step();
+  EXPECT_EQ(batcher.metrics().waiting, 1);
+  EXPECT_EQ(batcher.metrics().generated_tokens, 21);
+  // 10 that are found and one that is not; that one again after each block that was filled.
+  EXPECT_LE(batcher.prefix_lookups() - before, 10 + 1 + 20 / 4);
+  while (batcher.HasWork()) batcher.Step();
+  EXPECT_EQ(batcher.metrics().cached_tokens, 40);
+}
+
 TEST(BatcherTest, CutsALongPromptAndLetsOthersGoOn) {
   CacheModel model(Roomy());
   ManualClock clock;

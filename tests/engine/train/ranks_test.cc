@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 
 #include "engine/base/error.h"
@@ -44,6 +45,9 @@ TEST(Ranks, TellOneAnotherNumbers) {
     const std::vector<int64_t> expected = {0, int64_t{1} << 40, 1, int64_t{1} << 40,
                                            2, int64_t{1} << 40, 3, int64_t{1} << 40};
     EXPECT_EQ(rank.Gather(mine), expected);
+    std::array<int64_t, 2> largest = {rank.index(), -(int64_t{1} << 40)};
+    rank.Max(largest);
+    EXPECT_EQ(largest, (std::array<int64_t, 2>{3, -(int64_t{1} << 40)}));
     rank.Barrier();
     // What is told is no message of the run.
     EXPECT_EQ(rank.device().memory().peak_total(), 0);

@@ -18,7 +18,7 @@ constexpr uint64_t kUntunedSeed = 20000;  // nothing was tuned on those from her
 FakeMachineOptions Options(const std::string& kind, uint64_t seed) {
   if (kind != "recorded") return MakeMachine(kind, seed);
   FakeMachineOptions options = MakeMachine("quiet", seed);
-  options.trace = ReadTrace(kRecorded);
+  options.trace = ReadSpeedTrace(kRecorded);
   return options;
 }
 

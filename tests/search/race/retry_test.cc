@@ -17,7 +17,7 @@ CandidateRecord Predicted(int64_t peak_mem_bytes) {
 
 void Fail(CandidateRecord& candidate, TrialState state) {
   ++candidate.failures;
-  candidate.last_state = Name(state);
+  candidate.last_state = state;
 }
 
 TEST(Retry, WhatExplainsItselfIsBelievedAtOnce) {
@@ -43,7 +43,7 @@ TEST(Retry, ACrashAndATimeOutAreTriedOnceMore) {
 
 TEST(Retry, LostNodesAreNotTheCandidatesFault) {
   CandidateRecord candidate = Predicted(1);
-  candidate.last_state = Name(TrialState::kLost);
+  candidate.last_state = TrialState::kLost;
   candidate.losses = 2 * kMostLosses;  // preempted
   candidate.open_losses = kMostLosses;
   EXPECT_FALSE(IsSuspect(candidate));
@@ -57,7 +57,7 @@ TEST(Retry, LostNodesAreNotTheCandidatesFault) {
 TEST(Retry, WhatMayBeTheEnvironmentsFaultIsSuspectedOnly) {
   std::vector<CandidateRecord> candidates = {Predicted(1), Predicted(1), Predicted(1)};
   candidates[0].suspects = 1;
-  candidates[0].last_state = Name(TrialState::kFailed);
+  candidates[0].last_state = TrialState::kFailed;
   EXPECT_TRUE(IsSuspect(candidates[0]));
   EXPECT_FALSE(HasFailed(candidates[0]));
   candidates[1].suspects = 1;

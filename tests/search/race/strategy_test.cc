@@ -4,7 +4,6 @@
 
 #include <set>
 
-#include "engine/base/error.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {
@@ -99,18 +98,6 @@ TEST(Strategy, DryRunsGoToTheLeadersOfEachNumberOfGpusAndNumerics) {
   candidates[1].dry_run.reset();
   for (CandidateRecord& each : candidates) each.run.device = "cpu";
   EXPECT_TRUE(ChooseMoreDryRuns(Objective::kThroughput, candidates).empty());
-}
-
-TEST(Strategy, NamesComeBack) {
-  for (const Objective objective : kObjectives) {
-    EXPECT_EQ(ParseObjective(Name(objective)), objective);
-  }
-  try {
-    ParseObjective("memroy");
-    FAIL() << "accepted";
-  } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("memory"), std::string::npos);
-  }
 }
 
 }  // namespace

@@ -24,11 +24,11 @@ void ExpectBounded(const ServingProblem& problem, std::mt19937_64& random) {
     ServingSpeculation speculation = {.acceptance = problem.AcceptanceOf(resolved)};
     if (resolved.draft.tokens > 0) {
       const ServingConfig draft = DraftServing(resolved);
-      speculation.draft = std::make_shared<ServingPredictor>(draft.model, ServingLayoutOf(draft),
-                                                             problem.rates(draft));
+      speculation.draft = std::make_shared<ServingPredictor>(
+          draft.model, ServingLayoutOf(draft), problem.rates(draft, problem.cluster.profile));
     }
     const ServingPredictor predictor(problem.model, ServingLayoutOf(resolved),
-                                     problem.rates(resolved), speculation);
+                                     problem.rates(resolved, problem.cluster.profile), speculation);
     BestCases bounds(predictor, problem.load, resolved);
     for (const ServingCandidate& each : branch.candidates) {
       if (random() % 3 != 0) continue;
@@ -73,23 +73,23 @@ TEST_P(BestCaseTest, NothingIsBetterThanItsBound) {
   std::mt19937_64 random(static_cast<uint64_t>(100 + GetParam()));
   const char* models[] = {"llama3-8b", "mixtral-8x7b", "gemma2-9b"};
   ServingProblem problem = ProblemOn("2xh100", models[random() % 3], RandomLoad(random));
-  problem.allowed["tokens"] = {"64", "512", "4096"};
-  problem.allowed["sequences"] = {"1", "4", "16"};
+  Allow(problem, "tokens", {"64", "512", "4096"});
+  Allow(problem, "sequences", {"1", "4", "16"});
   ExpectBounded(problem, random);
 }
 
 TEST_P(BestCaseTest, NothingIsBetterThanItsBoundWherePromptsAreApart) {
   std::mt19937_64 random(static_cast<uint64_t>(300 + GetParam()));
   ServingProblem problem = ProblemOn("4xh100", "llama3-8b", RandomLoad(random));
-  problem.allowed["tp"] = {"1"};
-  problem.allowed["pp"] = {"1"};
-  problem.allowed["replicas"] = {"2", "3", "4"};
+  Allow(problem, "tp", {"1"});
+  Allow(problem, "pp", {"1"});
+  Allow(problem, "replicas", {"2", "3", "4"});
   // One client has work for one replica alone.
   if (problem.load.concurrency == 1) problem.load.concurrency = 2;
-  problem.allowed["prefill"] = {"1", "2", "3"};
-  problem.allowed["tokens"] = {"64", "2048"};
-  problem.allowed["sequences"] = {"1", "8", "16"};
-  problem.allowed["weights"] = {"bf16"};
+  Allow(problem, "prefill", {"1", "2", "3"});
+  Allow(problem, "tokens", {"64", "2048"});
+  Allow(problem, "sequences", {"1", "8", "16"});
+  Allow(problem, "weights", {"bf16"});
   if (GetParam() % 2 == 0) Speculate(random, problem);
   ExpectBounded(problem, random);
 }
@@ -97,9 +97,9 @@ TEST_P(BestCaseTest, NothingIsBetterThanItsBoundWherePromptsAreApart) {
 TEST_P(BestCaseTest, NothingIsBetterThanItsBoundWhereTokensAreProposed) {
   std::mt19937_64 random(static_cast<uint64_t>(200 + GetParam()));
   ServingProblem problem = ProblemOn("2xh100", "llama3-8b", RandomLoad(random));
-  problem.allowed["tokens"] = {"64", "4096"};
-  problem.allowed["sequences"] = {"1", "4", "16"};
-  problem.allowed["weights"] = {"bf16"};
+  Allow(problem, "tokens", {"64", "4096"});
+  Allow(problem, "sequences", {"1", "4", "16"});
+  Allow(problem, "weights", {"bf16"});
   Speculate(random, problem);
   ExpectBounded(problem, random);
 }
@@ -108,12 +108,12 @@ TEST_P(BestCaseTest, NothingIsBetterThanItsBoundWhereTokensAreProposed) {
 TEST(BestCases, ManyReplicasAreLookedAtAsOftenAsOne) {
   ServingProblem problem = ProblemOn(
       "8xh100", "llama3.2-1b", {.requests = DrawRequests("100/8", 640, 0, 1), .concurrency = 32});
-  problem.allowed["tp"] = {"1"};
+  Allow(problem, "tp", {"1"});
   int tried = 0;
   for (const ServingBranch& branch : WalkServingSpace(problem).branches) {
     const ServingConfig resolved = ResolveServing(branch.config);
     const ServingPredictor predictor(problem.model, ServingLayoutOf(resolved),
-                                     problem.rates(resolved));
+                                     problem.rates(resolved, problem.cluster.profile));
     for (const ServingCandidate& each : branch.candidates) {
       ServingConfig config = each.config;
       if (config.limits.sequences != 4 || config.limits.tokens_per_step != 2048) continue;

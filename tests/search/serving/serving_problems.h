@@ -4,12 +4,20 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cost_model/serving/serving_stack.h"
 #include "engine/infer/workload.h"
 #include "search/serving/serving_space.h"
 
 namespace trimtab {
+
+/// Leaves these values of a dimension alone.
+inline void Allow(ServingProblem& problem, const std::string& key,
+                  std::vector<std::string> values) {
+  std::erase_if(problem.narrowings, [&](const Narrowing& each) { return each.key == key; });
+  problem.narrowings.push_back({.key = key, .forbidden = false, .values = std::move(values)});
+}
 
 /// A model on `cluster` under `load`, priced as our own engine on that GPU.
 inline ServingProblem ProblemOn(const std::string& cluster, const std::string& model,
@@ -20,9 +28,9 @@ inline ServingProblem ProblemOn(const std::string& cluster, const std::string& m
   problem.load = std::move(load);
   problem.weights = {WeightFormat::kBf16, WeightFormat::kF8};
   problem.caches = {DType::kBf16};
+  problem.stack = "trimtab";
   problem.memory_bytes = 70'000'000'000;
-  const HardwareProfile profile = problem.cluster.profile;
-  problem.rates = [profile](const ServingConfig& config) {
+  problem.rates = [](const ServingConfig& config, const HardwareProfile& profile) {
     return ServingRatesOf(config, profile, *ServingEngineOf("trimtab", ""));
   };
   return problem;
@@ -43,11 +51,11 @@ inline void Speculate(std::mt19937_64& random, ServingProblem& problem) {
   const double acceptance = 0.1 * static_cast<double>(random() % 11);
   if (random() % 2 == 0) {
     problem.lookup_acceptance = acceptance;
-    problem.allowed["lookup"] = {"0", "2", "8"};
+    Allow(problem, "lookup", {"0", "2", "8"});
   } else {
     problem.draft = LoadModelConfig("llama3.2-1b");
     problem.draft_acceptance = acceptance;
-    problem.allowed["draft"] = {"0", "1", "4"};
+    Allow(problem, "draft", {"0", "1", "4"});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -43,11 +44,13 @@ void Run(const Asked& asked, int threads) {
       static_cast<int64_t>(engine.memory_share.value * VisibleMemory(problem.cluster.profile) -
                            engine.memory_bytes.value);
   problem.requirements = ParseRequirements(asked.requirements);
+  const auto start = std::chrono::steady_clock::now();
   const ServingSearchResult found = SearchServing(problem, threads);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   fmt::print(
       "{:<24} {:5.2f} s  {} candidates: {} simulated, {} ended on the way, {} alike, {} by bounds, "
       "{} by memory\n  {}: {}\n",
-      asked.name, found.seconds, found.size, found.simulated, found.cut_on_the_way, found.alike,
+      asked.name, spent.count(), found.size, found.simulated, found.cut_on_the_way, found.alike,
       found.cut_by_bound, found.cut_by_memory, found.best().meets() ? "best" : "closest",
       found.best().candidate.Key());
 }

@@ -103,7 +103,7 @@ TEST(TrainingRequirements, AreKeptByEveryCandidate) {
   FakePredictor predictor;
   FakeRunner runner;
   IgnoredEvents events;
-  SearchOptions options = TinySearch(ScratchPath("all.db"));
+  TrainingSearch options = TinySearch(ScratchPath("all.db"));
   options.problem.tokens = 1e9;
   options.race.prove_count = 0;
   const auto days_of = [&](const CandidateRecord& candidate) {
@@ -142,7 +142,7 @@ TEST(TrainingRequirements, AreKeptByEveryCandidate) {
 
 TEST(Requirements, ThatTrainingDoesNotMeetAreNamedWithTheirFigures) {
   using Unmet = std::vector<std::string>;
-  const Unmet asked = {"days<=30", "price<=2M", "gpus<=512", "headroom>=8GiB"};
+  const auto asked = ParseTrainingRequirements("days<=30,price<=2M,gpus<=512,headroom>=8GiB");
   EXPECT_EQ(UnmetByTraining(asked, 30 * 24, 2e6), Unmet{});
   EXPECT_EQ(UnmetByTraining(asked, 33 * 24, 1e6), Unmet{"days<=30: 33 days"});
   EXPECT_EQ(UnmetByTraining(asked, 33 * 24, 2.5e6),

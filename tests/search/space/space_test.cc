@@ -380,6 +380,53 @@ TEST(Space, OfSeveralGlobalBatchesHoldsThatOfEach) {
   EXPECT_NE(ToJson(both), ToJson(TinyProblem()));
 }
 
+// What a framework does not have, a rule that names the framework removes.
+TEST(Space, OfAStackHasWhatItsFrameworkHas) {
+  Problem problem = TinyProblem();
+  const SpaceCounts all = Count(problem);
+  problem.cluster.stack.name = "another";
+  problem.cluster.stack.options = {{"zero", {"0", "2"}}};
+  const SpaceCounts some = Count(problem);
+  EXPECT_EQ(some.enumerated, all.enumerated);
+  EXPECT_LT(some.legal, all.legal);
+  EXPECT_EQ(some.pruned.back().first, "another-has-no-such-zero");
+  EXPECT_EQ(WalkSpace(problem).legal, some.legal);
+  for (const RunConfig& run : LegalCandidates(problem)) {
+    EXPECT_TRUE(run.layout.zero == 0 || run.layout.zero == 2) << ToString(run.layout);
+    EXPECT_EQ(run.stack, "another");
+  }
+}
+
+TEST(Space, OfAStackHasThePlansThatItsFrameworkHas) {
+  Problem problem = TinyProblem();
+  problem.cluster.stack.name = "another";
+  problem.cluster.stack.options = {{"recompute", {"none", "full"}}};
+  const SpaceCounts counts = Count(problem);
+  EXPECT_GT(counts.legal, 0);
+  EXPECT_EQ(counts.pruned.back().first, "another-has-no-such-recompute");
+  EXPECT_EQ(WalkSpace(problem).legal, counts.legal);
+  for (const RunConfig& run : LegalCandidates(problem)) {
+    EXPECT_NE(run.layout.recompute[0].kind, RecomputeKind::kSelective) << ToString(run.layout);
+  }
+}
+
+TEST(Space, OfEveryStackIsNotEmpty) {
+  for (const SoftwareStack& stack : BuiltinStacks()) {
+    Problem problem = TinyProblem();
+    problem.cluster.stack = stack;
+    EXPECT_GT(WalkSpace(problem).legal, 0) << stack.name;
+  }
+}
+
+TEST(Space, OfAStackWhoseOptionsAreNoneIsRefused) {
+  Problem problem = TinyProblem();
+  problem.cluster.stack.name = "another";
+  problem.cluster.stack.options = {{"zeros", {"0"}}};
+  EXPECT_THROW(WalkSpace(problem), InputError);
+  problem.cluster.stack.options = {{"zero", {"7"}}};
+  EXPECT_THROW(WalkSpace(problem), InputError);
+}
+
 TEST(Space, RefusesAnEmptyBatchAndNoPrecision) {
   Problem problem = TinyProblem();
   problem.global_batch = 0;

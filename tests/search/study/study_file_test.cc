@@ -25,7 +25,6 @@ TEST(StudyFile, WhatIsNoStudyIsNotTakenForOne) {
   const std::string path = folder + "/text.db";
   WriteBytes(path, "a text");
   EXPECT_FALSE(HoldsNoStudy(path));
-  EXPECT_FALSE(IsServingStudy(path));
   EXPECT_THROW(RequireNewOrResumed(path, /*resume=*/false), StorageError);
   EXPECT_THROW(RequireNewOrResumed(folder, /*resume=*/true), StorageError);
   EXPECT_THROW(RequireNewOrResumed("", /*resume=*/true), UsageError);
@@ -33,7 +32,7 @@ TEST(StudyFile, WhatIsNoStudyIsNotTakenForOne) {
 
 /// What a killed search has left: a study of these tables, with or without a stored space.
 void MakeStudy(const std::string& path, int enumerated, int candidates) {
-  Database database(path, /*create=*/true);
+  Database database(path, Access::kCreate);
   database.Execute("CREATE TABLE study (enumerated INTEGER)");
   database.Execute("CREATE TABLE candidates (id INTEGER)");
   database.Execute("CREATE TABLE attempts (id INTEGER)");
@@ -48,7 +47,7 @@ TEST(StudyFile, AnEmptyStudyIsAsGoodAsNone) {
   MakeStudy(path, 0, 0);
   for (const char* suffix : {".results.jsonl", ".log"}) WriteBytes(path + suffix, "");
   {
-    const Database in_use(path, /*create=*/false);
+    const Database in_use(path, Access::kWrite);
     EXPECT_FALSE(IsEmptyStudy(path)) << "another search makes it";
   }
   EXPECT_TRUE(IsEmptyStudy(path));

@@ -13,7 +13,7 @@ namespace {
 std::string RefusalOf(int schema) {
   const std::string path = ScratchPath("schema.db");
   Study::Open(path, TinyProblem(), {});
-  Database(path, false).Execute(fmt::format("PRAGMA user_version = {}", schema));
+  Database(path, Access::kWrite).Execute(fmt::format("PRAGMA user_version = {}", schema));
   const std::string error = ErrorOf<StorageError>([&] { Study::OpenExisting(path); });
   EXPECT_EQ(ErrorOf<StorageError>([&] { Study::Open(path, TinyProblem(), {.resume = true}); }),
             error);
@@ -22,10 +22,10 @@ std::string RefusalOf(int schema) {
 
 TEST(StudySchema, AnotherSchemaIsRefused) {
   const std::string older = RefusalOf(7);
-  EXPECT_NE(older.find("an older version of trimtab (schema 7, expected 8)"), std::string::npos)
+  EXPECT_NE(older.find("an older version of trimtab (schema 7, expected 9)"), std::string::npos)
       << older;
   const std::string newer = RefusalOf(99);
-  EXPECT_NE(newer.find("a newer version of trimtab (schema 99, expected 8)"), std::string::npos)
+  EXPECT_NE(newer.find("a newer version of trimtab (schema 99, expected 9)"), std::string::npos)
       << newer;
 }
 

@@ -27,14 +27,14 @@ TEST(Study, KeepsWhatIsStored) {
     auto study = Study::Open(path, TinyProblem(), {.program_version = "1"});
     EXPECT_FALSE(study->enumerated());
     study->StoreCandidates(stored, pruned);
-    study->SetGoal({.objective = "memory", .prove_count = 7});
+    study->SetGoal({.objective = Objective::kMemory, .prove_count = 7});
     const Prediction dry_run = FakePredictor().DryRun(stored[1].run);
     study->StoreDryRun(2, dry_run, "memory", "too large after all");
   }
   auto study = Study::OpenExisting(path);
   EXPECT_TRUE(study->enumerated());
   EXPECT_EQ(study->Pruned(), pruned);
-  EXPECT_EQ(study->goal().objective, "memory");
+  EXPECT_EQ(study->goal().objective, Objective::kMemory);
   EXPECT_EQ(study->goal().prove_count, 7);
   EXPECT_EQ(study->problem(), ToJson(TinyProblem()));
   EXPECT_EQ(study->profile().at("name"), "fake-cpu");
@@ -69,9 +69,9 @@ TEST(Study, TakesEachResultInOnce) {
   ASSERT_EQ(read.visits.size(), 1u);
   EXPECT_EQ(read.visits[0].round, round);
   EXPECT_EQ(read.visits[0].measurement.blocks, FakeMeasurement(candidates[0].run).blocks);
-  ASSERT_TRUE(read.measured.has_value());
-  EXPECT_EQ(read.measured->tokens_per_s, FakeMeasurement(candidates[0].run).tokens_per_s);
-  EXPECT_EQ(read.measured->losses, (std::vector<double>{5.0, 4.5}));
+  const Measurement& measured = read.visits[0].measurement;
+  EXPECT_EQ(measured.tokens_per_s, FakeMeasurement(candidates[0].run).tokens_per_s);
+  EXPECT_EQ(measured.losses, (std::vector<double>{5.0, 4.5}));
 }
 
 TEST(Study, AResultThatIsThereWhenItsAttemptEndsCounts) {
@@ -99,7 +99,7 @@ TEST(Study, RecoversFinishedAttemptsAndForgetsUnfinishedOnes) {
   auto study = Study::Open(path, TinyProblem(), kResume);
   EXPECT_EQ(study->Recover(), 1);
   EXPECT_EQ(study->Recover(), 0);
-  EXPECT_TRUE(study->Candidates()[0].measured.has_value());
+  EXPECT_EQ(study->Candidates()[0].visits.size(), 1u);
   EXPECT_EQ(study->Candidates()[1].failures, 0);
   EXPECT_EQ(study->BeginAttempt(2, 1).id, 3);
 }
@@ -148,7 +148,9 @@ TEST(Study, ASecondDriverIsRefused) {
   auto first = Study::Open(path, TinyProblem(), {});
   const std::string error =
       ErrorOf<StorageError>([&] { Study::Open(path, TinyProblem(), kResume); });
-  EXPECT_EQ(error, fmt::format("{}: in use by another trimtab, process {}", path, getpid()));
+  EXPECT_EQ(
+      error.find(fmt::format("{}: in use by another trimtab, process {} on ", path, getpid())), 0U)
+      << error;
 }
 
 TEST(Study, ASecondDriverIsToldWhoHasTheStudy) {
@@ -166,16 +168,46 @@ TEST(Study, ASecondDriverIsToldWhoHasTheStudy) {
   ASSERT_EQ(read(ready[0], &signal, 1), 1);
   const std::string error =
       ErrorOf<StorageError>([&] { Study::Open(path, TinyProblem(), kResume); });
-  EXPECT_EQ(error, fmt::format("{}: in use by another trimtab, process {}", path, owner));
+  EXPECT_EQ(error.find(fmt::format("{}: in use by another trimtab, process {} on ", path, owner)),
+            0U)
+      << error;
   kill(owner, SIGKILL);
   waitpid(owner, nullptr, 0);
   EXPECT_NE(Study::Open(path, TinyProblem(), kResume), nullptr) << "a lock dies with its owner";
 }
 
+// One process writes without a pause, another reads; then the writer is killed in the middle of it.
+TEST(Study, IsReadWhileItIsWritten) {
+  const std::string path = ScratchPath("live.db");
+  { Study::Open(path, TinyProblem(), {})->StoreCandidates(SomeCandidates()); }
+  const pid_t writer = fork();
+  if (writer == 0) {
+    const auto study = Study::Open(path, TinyProblem(), kResume);
+    while (true) study->FinishRound(study->BeginRound({1, 2}), {.median = 1, .low = 1, .high = 1});
+  }
+  size_t rounds = 0;
+  for (int read = 0; read < 1000 && rounds < 60; ++read) {
+    const auto study = Study::OpenExisting(path);
+    EXPECT_EQ(study->Candidates().size(), 3U);
+    const std::vector<RoundRecord> now = study->Rounds();
+    EXPECT_GE(now.size(), rounds);
+    for (size_t i = 0; i + 1 < now.size(); ++i) EXPECT_TRUE(now[i].speed) << "round " << i;
+    rounds = now.size();
+  }
+  EXPECT_GE(rounds, 60U);
+  kill(writer, SIGKILL);
+  waitpid(writer, nullptr, 0);
+  EXPECT_GE(Study::OpenExisting(path)->Rounds().size(), rounds);
+  const auto resumed = Study::Open(path, TinyProblem(), kResume);
+  EXPECT_GE(resumed->Rounds().size(), rounds);
+  resumed->BeginRound({3});
+  EXPECT_EQ(Study::OpenExisting(path)->Rounds().size(), resumed->Rounds().size());
+}
+
 TEST(Study, KeepsTheStepsItBeganWith) {
   const std::string path = ScratchPath("seeded.db");
   const std::vector<Residual> seed = {
-      {Precision::kBf16, {.mode = {4, 2}, .predicted_s = 0.5, .measured_s = 0.75}}};
+      {"bf16", {.mode = {4, 2}, .predicted_s = 0.5, .measured_s = 0.75}}};
   Study::Open(path, TinyProblem(), {.seed = seed});
   EXPECT_EQ(Study::OpenExisting(path)->seed(), seed);
   EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->seed(), seed);
@@ -191,9 +223,9 @@ TEST(Study, ADamagedSeedIsRefused) {
   const std::string path = ScratchPath("damaged_seed.db");
   Study::Open(path, TinyProblem(), {});
   for (const char* text : {"x", "[1]", R"([{"mode": "1x1"}])",
-                           R"([{"mode": "1x1", "precision": "fp32", "predicted_s": 0,
+                           R"([{"mode": "1x1", "numerics": "fp32", "predicted_s": 0,
                                "measured_s": 1}])"}) {
-    Database(path, false).Execute(fmt::format("UPDATE study SET seed = '{}'", text));
+    Database(path, Access::kWrite).Execute(fmt::format("UPDATE study SET seed = '{}'", text));
     EXPECT_THROW(Study::OpenExisting(path)->seed(), StorageError) << text;
   }
 }
@@ -211,7 +243,7 @@ TEST(Study, FiguresThatNobodyMeasuredAreRefused) {
                           const std::string& value) {
     const std::string copy = ScratchPath("edited_now.db");
     std::filesystem::copy_file(path, copy, std::filesystem::copy_options::overwrite_existing);
-    Database(copy, false)
+    Database(copy, Access::kWrite)
         .Execute(fmt::format("UPDATE {} SET detail = json_set(detail, '$.{}', {})", table, field,
                              value));
     return ErrorOf<StorageError>([&] { Study::OpenExisting(copy)->Candidates(); });
@@ -235,12 +267,13 @@ TEST(Study, WhatRefersToNothingIsRefused) {
     study->FinishRound(study->BeginRound({1}), {.median = 1, .low = 1, .high = 1});
   }
   for (const char* visited : {"[99]", "[0]", "[1.5]"}) {
-    Database(path, false).Execute(fmt::format("UPDATE rounds SET candidates = '{}'", visited));
+    Database(path, Access::kWrite)
+        .Execute(fmt::format("UPDATE rounds SET candidates = '{}'", visited));
     EXPECT_THROW(Study::OpenExisting(path)->Rounds(), StorageError) << visited;
   }
-  Database(path, false).Execute("UPDATE rounds SET candidates = '[1]', speed = -1");
+  Database(path, Access::kWrite).Execute("UPDATE rounds SET candidates = '[1]', speed = -1");
   EXPECT_THROW(Study::OpenExisting(path)->Rounds(), StorageError);
-  Database(path, false).Execute("DELETE FROM predictions");
+  Database(path, Access::kWrite).Execute("DELETE FROM predictions");
   EXPECT_THROW(Study::OpenExisting(path)->Candidates(), StorageError);
 }
 
@@ -251,7 +284,7 @@ TEST(Study, FilesThatAreNoStudyAreRefused) {
   EXPECT_THROW(Study::OpenExisting(path), StorageError);
   EXPECT_THROW(Study::Open(path, TinyProblem(), kResume), StorageError);
   std::filesystem::remove(path);
-  Database(path, true).Execute("CREATE TABLE theirs (x INTEGER)");
+  Database(path, Access::kCreate).Execute("CREATE TABLE theirs (x INTEGER)");
   EXPECT_THROW(Study::Open(path, TinyProblem(), kResume), StorageError);
 }
 
@@ -265,7 +298,7 @@ TEST(Study, WhatIsNoPlainFileIsRefused) {
 TEST(Study, AProblemThatWasChangedIsNoticed) {
   const std::string path = ScratchPath("changed.db");
   Study::Open(path, TinyProblem(), {});
-  Database(path, false).Execute("UPDATE study SET problem = '{}'");
+  Database(path, Access::kWrite).Execute("UPDATE study SET problem = '{}'");
   EXPECT_THROW(Study::OpenExisting(path), StorageError);
 }
 

@@ -5,8 +5,9 @@
 #include "engine/base/error.h"
 #include "engine/data/tokenizer.h"
 #include "engine/infer/load_report.h"
+#include "profiler/serving/load_generator.h"
 #include "tests/tools/serve/fake_engine.h"
-#include "tools/bench/load_generator.h"
+#include "tools/bench/http_target.h"
 #include "tools/serve/http_server.h"
 
 namespace trimtab {

@@ -16,7 +16,7 @@
 #include "engine/infer/make_engine.h"
 #include "engine/infer/random_weights.h"
 #include "profiler/calibrate/calibrate_serving.h"
-#include "tools/bench/load_generator.h"
+#include "profiler/serving/load_generator.h"
 
 namespace trimtab {
 namespace {

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/mix.h"
 #include "engine/config/model_presets.h"
 #include "engine/data/hugging_face_tokenizer.h"
-#include "engine/data/mix.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/random_weights.h"
 #include "tools/serve/http_server.h"

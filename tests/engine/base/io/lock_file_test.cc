@@ -15,8 +15,10 @@ TEST(LockFile, OneHoldsItAtATime) {
   ASSERT_NE(lock, nullptr);
   EXPECT_EQ(LockFile::Take(path), nullptr);
   EXPECT_TRUE(std::filesystem::exists(path)) << "who is refused removes nothing";
+  EXPECT_TRUE(LockFile::HolderOf(path).starts_with(fmt::format("process {} on ", ::getpid())));
   lock.reset();
   EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(LockFile::HolderOf(path), "");
   EXPECT_NE(LockFile::Take(path), nullptr);
 }
 
@@ -30,8 +32,10 @@ TEST(LockFile, OfADeadProcessIsFree) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 7);
-  EXPECT_TRUE(std::filesystem::exists(path));
-  EXPECT_NE(LockFile::Take(path), nullptr);
+  EXPECT_EQ(LockFile::HolderOf(path).find(fmt::format("process {} on ", child)), 0U);
+  const auto next = LockFile::Take(path);
+  ASSERT_NE(next, nullptr);
+  EXPECT_EQ(LockFile::HolderOf(path).find(fmt::format("process {} on ", ::getpid())), 0U);
 }
 
 TEST(LockFile, SaysWhereItCannotBe) {

@@ -217,6 +217,25 @@ TEST(GemmDescriptors, SumsAreFp32AndTf32IsAsked) {
   }
 }
 
+// A plan of a bucket goes from one number of an expert's rows to another.
+TEST(GemmDescriptors, TakeOtherSizes) {
+  for (const Transpose trans_a : {Transpose::kNo, Transpose::kYes}) {
+    GemmKey key{.m = 33, .n = 24, .k = 40, .trans_a = trans_a};
+    GemmDescriptors descriptors(key, kWorkspace, /*deterministic=*/true);
+    (trans_a == Transpose::kNo ? key.m : key.k) = 37;
+    descriptors.SetSizes(key);
+    const GemmDescriptors expected(key, kWorkspace, /*deterministic=*/true);
+    for (const auto& layout :
+         {&GemmDescriptors::layout_a, &GemmDescriptors::layout_b, &GemmDescriptors::layout_c}) {
+      const Matrix found = Read((descriptors.*layout)());
+      const Matrix wanted = Read((expected.*layout)());
+      EXPECT_EQ(found.rows, wanted.rows);
+      EXPECT_EQ(found.columns, wanted.columns);
+      EXPECT_EQ(found.leading, wanted.leading);
+    }
+  }
+}
+
 TEST(GemmDescriptors, FastAccumulationIsAFlagOfFp8) {
   GemmKey key{.m = 64,
               .n = 64,

@@ -1,0 +1,42 @@
+// NcclMembership: the NCCL communicator of one rank in one group, made when it is first used. Each
+// takes memory of the GPU and connections, and many a run sends nothing in some of its groups.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "engine/comm/cuda/nccl_groups.h"
+#include "engine/comm/cuda_comm.h"
+
+namespace trimtab {
+
+class NcclMembership {
+ public:
+  /// `share_id` returns the same id on all ranks of the group. `name` is for errors: "the dp group
+  /// of 8". The communicator becomes one of `groups`; both must outlive this.
+  NcclMembership(const NcclLibrary& library, NcclGroups& groups, std::string name, int rank,
+                 int size, std::function<NcclId()> share_id);
+  NcclMembership(const NcclMembership&) = delete;
+  NcclMembership& operator=(const NcclMembership&) = delete;
+
+  /// Returns the communicator, or null before its first use.
+  ncclComm_t made() const { return comm_; }
+  /// Returns the communicator. The first call makes it, and returns when all ranks of the group
+  /// have called it. Throws CommError.
+  ncclComm_t Use();
+  /// Waits for what is under way in it. No effect before its first use.
+  void Destroy();
+
+  const std::string& name() const { return name_; }
+
+ private:
+  const NcclLibrary& library_;
+  NcclGroups& groups_;
+  const std::string name_;
+  const int rank_;
+  const int size_;
+  std::function<NcclId()> share_id_;
+  ncclComm_t comm_ = nullptr;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,137 @@
+#include "search/live_report.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/io/lock_file.h"
+#include "search/page/live.h"
+#include "search/report.h"
+#include "search/search_result.h"
+#include "search/study/study.h"
+#include "search/study/study_file.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+// Lines of the log on the page: a browser has more to do than to scroll.
+constexpr size_t kMostLines = 200;
+
+/// Whether the search that writes the study still runs. Only a killed one leaves its lock's file,
+/// which tells of processes of this machine; one of another machine is believed.
+bool SearchRuns(const std::string& path) {
+  const std::string holder = LockFile::HolderOf(path + ".lock");  // "process 18774 on node7"
+  if (holder.empty()) return false;
+  const std::string_view number = std::string_view(holder).substr(holder.find(' ') + 1);
+  pid_t process = 0;
+  std::from_chars(number.data(), number.data() + number.size(), process);
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = {};
+  if (!holder.ends_with(std::string(" on ") + host.data())) return true;
+  return process > 0 && (::kill(process, 0) == 0 || errno == EPERM);
+}
+
+/// How the candidate's last trial failed, in words.
+std::string FailureOf(const CandidateRecord& candidate) {
+  const std::string state(Name(*candidate.last_state));
+  const bool explained = !candidate.last_message.empty() && candidate.last_message != state;
+  return explained ? state + ": " + candidate.last_message : state;
+}
+
+/// The visits of all candidates, and the trials that failed, the last first.
+json LogOf(const std::vector<CandidateRecord>& candidates) {
+  std::vector<json> lines;
+  for (const CandidateRecord& candidate : candidates) {
+    for (const VisitRecord& visit : candidate.visits) {
+      lines.push_back({{"at_s", visit.at_s},
+                       {"round", visit.round},
+                       {"key", candidate.key},
+                       {"tokens_per_s", visit.measurement.tokens_per_s},
+                       {"what", ""}});
+    }
+    if (!candidate.last_state) continue;
+    lines.push_back({{"at_s", nullptr},
+                     {"round", nullptr},
+                     {"key", candidate.key},
+                     {"tokens_per_s", nullptr},
+                     {"what", FailureOf(candidate)}});
+  }
+  std::ranges::stable_sort(lines, [](const json& a, const json& b) {
+    const auto at = [](const json& line) {
+      return line["at_s"].is_null() ? -1.0 : line["at_s"].get<double>();
+    };
+    return at(a) > at(b);
+  });
+  if (lines.size() > kMostLines) lines.resize(kMostLines);
+  return lines;
+}
+
+json ProgressOf(const Study& study, bool runs) {
+  const std::vector<CandidateRecord>& candidates = study.Candidates();
+  const std::vector<RoundRecord>& rounds = study.Rounds();
+  int64_t dry_runs = 0;
+  int64_t visits = 0;
+  int64_t measured = 0;
+  int64_t failures = 0;
+  for (const CandidateRecord& each : candidates) {
+    dry_runs += each.dry_run ? 1 : 0;
+    visits += std::ssize(each.visits);
+    measured += each.visits.empty() ? 0 : 1;
+    failures += each.failures;
+  }
+  const std::string phase = !study.enumerated() ? "walking the space"
+                            : rounds.empty()    ? "predicting"
+                                                : "racing";
+  return {{"runs", runs},
+          {"phase", phase},
+          {"stopped_by", study.stopped_by()},
+          {"candidates", candidates.size()},
+          {"dry_runs", dry_runs},
+          {"rounds", rounds.size()},
+          {"visits", visits},
+          {"measured", measured},
+          {"failures", failures},
+          {"log", LogOf(candidates)}};
+}
+
+}  // namespace
+
+std::string LiveVersion(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return "none";
+  return fmt::format("{}.{:09}-{}-{}-{}", file.st_mtim.tv_sec, file.st_mtim.tv_nsec, file.st_size,
+                     file.st_ino, SearchRuns(path) ? "runs" : "rests");
+}
+
+LiveReport ReadLiveReport(const std::string& path) {
+  // What is written while this reads is told by the next version.
+  LiveReport live = {.version = LiveVersion(path), .html = "", .json = ""};
+  if (HoldsNoStudy(path)) {
+    live.html = WaitingHtml(path);
+    return live;
+  }
+  const std::unique_ptr<Study> study = Study::OpenExisting(path);
+  json progress = ProgressOf(*study, SearchRuns(path));
+  json report;
+  try {
+    report = ReportJson(ResultFromStudy(*study));
+    live.json = report.dump(2) + "\n";
+  } catch (const InputError&) {
+    progress["why_no_report"] = "no candidate is stored yet";
+  } catch (const InfeasibleError& error) {
+    progress["why_no_report"] = error.what();
+  }
+  live.html = LiveHtml(progress, report);
+  return live;
+}
+
+}  // namespace trimtab

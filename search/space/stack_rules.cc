@@ -1,0 +1,73 @@
+#include "search/space/stack_rules.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "engine/base/error.h"
+#include "engine/config/layout_keys.h"
+#include "engine/config/text_values.h"
+#include "search/space/narrowing.h"
+
+namespace trimtab {
+namespace {
+
+/// Returns the rule of one option of one stack: the same for each tree, so that trees of several
+/// threads count under one.
+const Rule& RuleOf(const std::string& stack, const std::string& key) {
+  static std::mutex mutex;
+  static std::map<std::string, Rule> rules;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] =
+      rules.try_emplace(fmt::format("{}-has-no-such-{}", stack, key), Rule{});
+  if (is_new) found->second.id = found->first.c_str();
+  return found->second;
+}
+
+std::string ValueOf(const std::string& key, const ParallelConfig& layout) {
+  const auto keys = LayoutKeys();
+  const auto found =
+      std::ranges::find_if(keys, [&](const LayoutKey& row) { return key == row.name; });
+  TRIMTAB_ASSERT(found != keys.end(), "no key is called {}", key);
+  return found->print(layout);
+}
+
+/// Whether `value` is `listed`, or begins so: "selective" of "selective:layernorm".
+bool Begins(const std::string& value, const std::string& listed) {
+  return value == listed || value.starts_with(listed + ":");
+}
+
+bool Has(const StackOption& option, const ParallelConfig& layout) {
+  const std::string value = ValueOf(option.key, layout);
+  const auto listed = [&](const std::string& part) {
+    return std::ranges::any_of(option.values,
+                               [&](const std::string& each) { return Begins(part, each); });
+  };
+  // Plans of several pipeline stages.
+  return std::ranges::all_of(Split(value, '/'), listed);
+}
+
+}  // namespace
+
+StackRules::StackRules(const SoftwareStack& stack) {
+  for (const StackOption& option : stack.options) {
+    const std::string where = fmt::format("software stack {}: options", stack.name);
+    try {
+      const std::string pair = fmt::format("{}={}", option.key, option.values.at(0));
+      ParseNarrowings({pair}, where, /*forbidden=*/false);
+    } catch (const UsageError& error) {
+      throw InputError(error.what());
+    }
+    rows_.push_back({RowThatBinds(option.key), &option, &RuleOf(stack.name, option.key)});
+  }
+}
+
+const Rule* StackRules::Broken(size_t depth, const ParallelConfig& layout) const {
+  for (const Row& row : rows_) {
+    if (row.depth == depth && !Has(*row.option, layout)) return row.rule;
+  }
+  return nullptr;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,256 @@
+// Checksums of tiles: by themselves, and in checkpoints.
+#include "engine/checkpoint/tile_sums.h"
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/xxh64.h"
+#include "tests/engine/checkpoint/checkpoint_cases.h"
+#include "tests/engine/data/data_test_util.h"
+
+namespace trimtab {
+namespace {
+
+/// Entries of a few shapes and types, laid out.
+std::vector<SafetensorsEntry> SomeEntries() {
+  std::vector<SafetensorsEntry> entries = {
+      {.name = "matrix", .shape = {130, 2050}},
+      {.name = "bytes", .dtype = DType::kI8, .shape = {3, 70000}},
+      {.name = "vector", .dtype = DType::kBf16, .shape = {2500}},
+      {.name = "column", .shape = {70000, 1}},
+      {.name = "nothing", .shape = {0, 4}}};
+  LayOutSafetensors(entries, {});
+  return entries;
+}
+
+std::vector<std::byte> Content(const SafetensorsEntry& entry) {
+  std::mt19937 random(7);
+  std::vector<std::byte> content(static_cast<size_t>(entry.end - entry.begin));
+  for (std::byte& each : content) each = static_cast<std::byte>(random());
+  return content;
+}
+
+TEST(TileGrid, RunsOfTheTilesAreTheTensorOnce) {
+  for (const SafetensorsEntry& entry : SomeEntries()) {
+    const TileGrid grid(entry);
+    std::vector<std::pair<int64_t, int64_t>> places(static_cast<size_t>(entry.numel()));
+    grid.ForEachRun(0, entry.numel(), [&](int64_t tile, int64_t within, int64_t first, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) places[static_cast<size_t>(first + i)] = {tile, within + i};
+    });
+    int64_t visited = 0;
+    for (int64_t tile = 0; tile < grid.count(); ++tile) {
+      int64_t elements = 0;
+      grid.ForEachRunOf(tile, [&](int64_t within, int64_t first, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          const std::pair<int64_t, int64_t> expected = {tile, within + i};
+          ASSERT_EQ(places[static_cast<size_t>(first + i)], expected) << entry.name;
+        }
+        elements += n;
+      });
+      EXPECT_LE(elements, 65536);
+      visited += elements;
+    }
+    EXPECT_EQ(visited, entry.numel()) << entry.name;
+  }
+}
+
+TEST(TileSums, AreTheSameInWhateverPartsTheyAreAdded) {
+  const std::vector<SafetensorsEntry> entries = SomeEntries();
+  TileSums whole(entries);
+  TileSums parts(entries);
+  TileSums others(entries);
+  std::mt19937 random(3);
+  for (const SafetensorsEntry& entry : entries) {
+    const std::vector<std::byte> content = Content(entry);
+    whole.Add(entry, 0, content);
+    const int64_t bytes = SizeOf(*entry.dtype);
+    for (int64_t begin = 0; begin < entry.numel();) {
+      const int64_t count = std::min<int64_t>(1 + random() % 5000, entry.numel() - begin);
+      (random() % 2 == 0 ? parts : others)
+          .Add(entry, begin,
+               std::span(content).subspan(static_cast<size_t>(begin * bytes),
+                                          static_cast<size_t>(count * bytes)));
+      begin += count;
+    }
+  }
+  parts.Add(others.Placed());
+  EXPECT_TRUE(std::ranges::equal(whole.bytes(), parts.bytes()));
+}
+
+TEST(TileChecks, EveryDamagedOrSwappedElementIsFound) {
+  const std::vector<SafetensorsEntry> entries = SomeEntries();
+  TileSums sums(entries);
+  for (const SafetensorsEntry& entry : entries) sums.Add(entry, 0, Content(entry));
+  std::mt19937 random(5);
+  for (const SafetensorsEntry& entry : entries) {
+    if (entry.numel() == 0) continue;
+    const std::vector<std::byte> content = Content(entry);
+    const auto check = [&](std::span<const std::byte> stored) {
+      TileChecks checks(entries, sums.bytes(), "sums");
+      checks.Check(entry, stored, 0, entry.numel(), "file");
+      return checks.checked_bytes();
+    };
+    EXPECT_EQ(check(content), std::ssize(content));
+    for (int i = 0; i < 10; ++i) {
+      std::vector<std::byte> damaged = content;
+      damaged[random() % damaged.size()] ^= static_cast<std::byte>(1 << random() % 8);
+      EXPECT_THROW(check(damaged), StorageError) << entry.name;
+    }
+    std::vector<std::byte> swapped = content;
+    const auto bytes = static_cast<std::ptrdiff_t>(SizeOf(*entry.dtype));
+    std::swap_ranges(swapped.begin(), swapped.begin() + bytes, swapped.begin() + 8 * bytes);
+    ASSERT_NE(swapped, content);
+    EXPECT_THROW(check(swapped), StorageError) << entry.name;
+  }
+  EXPECT_THROW(TileChecks(entries, sums.bytes().first(8), "sums"), InputError);
+}
+
+/// Makes the folder one of version 1: checksums of whole files.
+void MakeOld(const std::string& directory) {
+  nlohmann::json root = nlohmann::json::parse(ReadBytes(directory + "/checkpoint.json"));
+  root["schema_version"] = 1;
+  root.erase("xxh64");
+  for (const std::string name : {"weights", "optimizer"}) {
+    const std::string content = ReadBytes(directory + "/" + name + ".safetensors");
+    root["files"].erase(name + ".checksums");
+    root["files"][name + ".safetensors"] = {{"bytes", content.size()},
+                                            {"xxh64", Xxh64Hex(std::as_bytes(std::span(content)))}};
+    std::filesystem::remove(directory + "/" + name + ".checksums");
+  }
+  const std::string text = root.dump();
+  root["xxh64"] = Xxh64Hex(std::as_bytes(std::span(text)));
+  WriteBytes(directory + "/checkpoint.json", root.dump(1) + "\n");
+}
+
+TEST(Checkpoint, AnOlderOneIsReadAndRefusedWhereDamaged) {
+  const std::string directory = ScratchFolder() + "/checkpoint";
+  WriteAs(directory, 4, 1);
+  MakeOld(directory);
+  ExpectReadableAs(directory, 2);
+  for (const std::string name : {"optimizer", "weights"}) {
+    const std::string path = directory + "/" + name + ".safetensors";
+    std::string bytes = ReadBytes(path);
+    bytes.back() ^= 1;
+    WriteBytes(path, bytes);
+    EXPECT_NE(MessageOf<StorageError>([&] { CheckpointReader{directory}; }).find(path),
+              std::string::npos);
+    if (name == "optimizer") ReadAll(directory, 2, CheckpointParts::kWeights);
+  }
+}
+
+TEST(Checkpoint, WeightsAreReadWhateverBecameOfTheOptimizersFiles) {
+  const std::string directory = ScratchFolder() + "/checkpoint";
+  WriteAs(directory, 2, 1);
+  std::filesystem::remove(directory + "/optimizer.safetensors");
+  WriteBytes(directory + "/optimizer.checksums", "damaged");
+  ReadAll(directory, 2, CheckpointParts::kWeights);
+  EXPECT_THROW(CheckpointReader{directory}, StorageError);
+}
+
+/// A matrix of 1024 x 4096 elements, 16 MiB, as rank `rank` of `tp` holds it.
+ParameterSpec LargeSpec(bool columns, int64_t tp, int64_t rank) {
+  ParameterSpec spec;
+  spec.name = "large.weight";
+  spec.is_matrix = true;
+  spec.rows = columns ? 1024 : 1024 / tp;
+  spec.columns = columns ? 4096 / tp : 4096;
+  spec.partition =
+      columns ? ColumnPartition(1024, 4096, tp, rank) : RowBlocksPartition({1024}, 4096, tp, rank);
+  return spec;
+}
+
+void WriteLarge(const std::string& directory) {
+  const ParameterSpec spec = LargeSpec(false, 1, 0);
+  const std::vector<const ParameterSpec*> pointers = {&spec};
+  CheckpointWriter writer(directory, Header(1), pointers);
+  for (const StateKind kind : kKinds) {
+    std::vector<float> values = Local(kind, spec);
+    writer.Write(kind, {&spec, 0, values});
+  }
+  writer.Finish();
+}
+
+// A rank compares what it reads and no more, whichever way the tensor is cut.
+TEST(Checkpoint, ARankChecksItsShareOnly) {
+  const std::string directory = ScratchFolder() + "/checkpoint";
+  WriteLarge(directory);
+  constexpr int64_t kTensorBytes = 1024 * 4096 * 4;
+  for (const bool columns : {false, true}) {
+    for (const int64_t tp : {1, 2, 4}) {
+      const CheckpointReader reader(directory);
+      EXPECT_EQ(reader.checked_bytes(), 0);
+      const ParameterSpec spec = LargeSpec(columns, tp, tp - 1);
+      std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns));
+      for (int again = 0; again < 2; ++again) {
+        reader.Read(StateKind::kWeight, {&spec, 0, values});
+        EXPECT_EQ(reader.checked_bytes(), kTensorBytes / tp) << columns << " " << tp;
+      }
+      EXPECT_EQ(values, Local(StateKind::kWeight, spec));
+    }
+  }
+}
+
+// Checksums are of what was handed over: the files are not read again when they are finished.
+TEST(Checkpoint, WhatTheDiskMadeOfItIsFoundWhenItIsRead) {
+  const std::string directory = ScratchFolder() + "/checkpoint";
+  const ParameterSpec spec = LargeSpec(false, 1, 0);
+  const std::vector<const ParameterSpec*> pointers = {&spec};
+  CheckpointWriter writer(directory, Header(1), pointers);
+  for (const StateKind kind : kKinds) {
+    std::vector<float> values = Local(kind, spec);
+    writer.Write(kind, {&spec, 0, values});
+  }
+  const std::string path = directory + ".tmp/weights.safetensors";
+  File file = File::OpenForWriting(path);
+  const auto half = static_cast<int64_t>(std::filesystem::file_size(path)) - 512 * 4096 * 4;
+  const float wrong = -1;
+  file.WriteAt(half, std::as_bytes(std::span(&wrong, 1)));  // row 512, column 0
+  file.Close();
+  writer.Finish();
+  const CheckpointReader reader(directory);
+  std::vector<float> values(static_cast<size_t>(256 * 4096));
+  const auto read = [&](int64_t rank) {
+    const ParameterSpec part = LargeSpec(false, 4, rank);
+    reader.Read(StateKind::kWeight, {&part, 0, values});
+  };
+  for (const int64_t rank : {0, 1, 3}) read(rank);
+  EXPECT_NE(MessageOf<StorageError>([&] { read(2); })
+                .find("weights.safetensors: tensor 'large.weight', rows 512 to 575, columns 0 to "
+                      "1023: checksum"),
+            std::string::npos);
+}
+
+// Processes hand each other what they wrote; the sums do not depend on who wrote what.
+TEST(Checkpoint, SeveralWritersLeaveTheFilesOfOne) {
+  const std::string folder = ScratchFolder();
+  WriteAs(folder + "/one", 4, 1);
+  const std::vector<ParameterSpec> first = Specs(4, 0);
+  std::vector<const ParameterSpec*> pointers;
+  for (const ParameterSpec& spec : first) pointers.push_back(&spec);
+  std::vector<std::unique_ptr<CheckpointWriter>> writers;
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    writers.push_back(std::make_unique<CheckpointWriter>(
+        folder + "/four", Header(7), pointers, rank == 0 ? FileRole::kMake : FileRole::kJoin));
+    for (const ParameterSpec& spec : Specs(4, rank)) {
+      if (spec.name == "norm.weight" && rank > 0) continue;
+      for (const StateKind kind : kKinds) {
+        std::vector<float> values = Local(kind, spec);
+        writers.back()->Write(kind, {&spec, 0, values});
+      }
+    }
+    if (rank > 0) writers.back()->Finish();
+  }
+  writers[2]->AddReceipt(writers[3]->Receipt());
+  writers[0]->AddReceipt(writers[1]->Receipt());
+  writers[0]->AddReceipt(writers[2]->Receipt());
+  writers[0]->Finish();
+  for (const char* name : {"/weights.safetensors", "/optimizer.safetensors", "/weights.checksums",
+                           "/optimizer.checksums", "/checkpoint.json"}) {
+    EXPECT_EQ(ReadBytes(folder + "/one" + name), ReadBytes(folder + "/four" + name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
