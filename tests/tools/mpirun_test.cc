@@ -120,7 +120,7 @@ TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
           << name;
       ++files;
     }
-    EXPECT_EQ(files, 3);
+    EXPECT_EQ(files, 5);
     const MpirunResult resumed =
         RunRanks(4, train + "/processes --steps 7 --schedule-steps 5 --json --load " + folder_ +
                         "/processes");
