@@ -76,7 +76,8 @@ class LiveStudy : public ::testing::Test {
 
 TEST_F(LiveStudy, OfTraining) {
   const std::string tiny =
-      "--model gpt2-tiny --cluster local --max-ranks 1 --gbs 4 --seq 32 --rounds ";
+      "--model gpt2-tiny --cluster local --profile generic --max-ranks 1 --gbs 4 --seq 32 "
+      "--rounds ";
   Start(tiny + "1000000 --prove 1000", [&] { return visits() >= 2; });
   LookAndKill();
   const size_t before = visits();
