@@ -20,7 +20,7 @@
 
 namespace trimtab {
 
-/// What a visit runs: a command of this program that measures whenever it is told (worker.h).
+/// The command of this program that a visit runs: it measures whenever it is told (worker.h).
 struct TrialJob {
   std::string key;                   // names the configuration: visits of one key share a worker
   std::string command = "profile";   // of this program

@@ -96,8 +96,11 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
     row.measured_tokens_per_s = measured.tokens_per_s;
     row.measured_peak_mem_bytes = measured.peak_mem_bytes;
     row.step_time_error = RelativeError(prediction.step_time_s, measured.step_time_s);
-    row.peak_mem_error = RelativeError(static_cast<double>(prediction.peak_mem_bytes),
-                                       static_cast<double>(measured.peak_mem_bytes));
+    // A service's prediction is what it may take at most, by its limits.
+    if (!candidate.serving) {
+      row.peak_mem_error = RelativeError(static_cast<double>(prediction.peak_mem_bytes),
+                                         static_cast<double>(measured.peak_mem_bytes));
+    }
   }
   return row;
 }
@@ -293,10 +296,11 @@ Accuracy SummarizeAccuracy(const std::vector<RankingRow>& ranking) {
   std::vector<double> time_errors;
   Accuracy accuracy;
   for (const RankingRow& row : ranking) {
-    if (!row.step_time_error || !row.peak_mem_error) continue;
+    if (!row.step_time_error) continue;
     time_errors.push_back(std::abs(*row.step_time_error));
+    if (!row.peak_mem_error) continue;
     accuracy.max_peak_mem_error =
-        std::max(accuracy.max_peak_mem_error, std::abs(*row.peak_mem_error));
+        std::max(accuracy.max_peak_mem_error.value_or(0), std::abs(*row.peak_mem_error));
   }
   if (time_errors.empty()) return accuracy;
   accuracy.proved = static_cast<int64_t>(time_errors.size());

@@ -11,7 +11,7 @@
 
 namespace trimtab {
 
-/// What is known of a row: a measured step, a predicted one, or that its trials fail.
+/// The source of a row: a measured step, a predicted one, or trials that fail.
 enum class RowState { kMeasured, kPredicted, kFailed };
 
 /// One line of the ranking. Errors are (predicted - measured) / measured, both at the speed of the
@@ -113,7 +113,7 @@ struct Accuracy {
   int64_t proved = 0;
   double median_step_time_error = 0;
   double max_step_time_error = 0;
-  double max_peak_mem_error = 0;
+  std::optional<double> max_peak_mem_error{};  // none where memory is a limit, as of services
 };
 Accuracy SummarizeAccuracy(const std::vector<RankingRow>& ranking);
 

@@ -11,6 +11,7 @@
 #include "engine/infer/serving_json.h"
 #include "profiler/stats.h"
 #include "search/page/report_folder.h"
+#include "search/report_json.h"
 #include "search/serving/serving_findings.h"
 
 namespace trimtab {
@@ -50,11 +51,6 @@ nlohmann::json SpaceJson(const SpaceSummary& space) {
           {"pruned", pruned}};
 }
 
-template <typename T>
-nlohmann::json OrNull(const std::optional<T>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
-}
-
 /// A measurement at the calibrated speed of the machine, with its MFU against the peak that the
 /// prediction knows.
 nlohmann::json MeasuredJson(const CandidateRecord& candidate) {
@@ -81,7 +77,7 @@ nlohmann::json WorseJson(const std::optional<RankingRow::Worse>& worse) {
           {"high", worse->low ? nlohmann::json(1 / (1 + *worse->low)) : nullptr}};
 }
 
-/// What a row says of a service beside its figures; null of training.
+/// Describes the service of a row beside its figures; null of training.
 nlohmann::json ServiceJson(const SearchResult& result, const CandidateRecord& candidate) {
   if (!candidate.serving) return nullptr;
   const ServingConfig& serving = *candidate.serving;
@@ -260,134 +256,7 @@ nlohmann::json FrontierJson(const SearchResult& result) {
   return rows;
 }
 
-nlohmann::json LayoutsJson(const SearchResult& result, Standing standing) {
-  nlohmann::json layouts = nlohmann::json::array();
-  for (const size_t index : result.race.With(standing)) {
-    layouts.push_back(result.candidates[index].key);
-  }
-  return layouts;
-}
-
-/// Whose slow ranks make visits count little.
-nlohmann::json StragglersJson(const SearchResult& result) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const CandidateRecord& candidate : result.candidates) {
-    for (const VisitRecord& visit : candidate.visits) {
-      if (visit.measurement.stragglers.empty()) continue;
-      list.push_back({{"round", visit.round},
-                      {"layout", candidate.key},
-                      {"ranks", ToJson(visit.measurement)["stragglers"]}});
-    }
-  }
-  return {{"visits", std::move(list)}, {"note", StragglerNote(result)}};
-}
-
-nlohmann::json RaceJson(const SearchResult& result) {
-  const Race& race = result.race;
-  int64_t visits = 0;
-  for (const CandidateRecord& candidate : result.candidates) {
-    visits += static_cast<int64_t>(candidate.visits.size());
-  }
-  nlohmann::json tied = LayoutsJson(result, Standing::kTied);
-  if (!tied.empty()) tied.insert(tied.begin(), result.candidates[*race.best].key);
-  nlohmann::json throttled = nlohmann::json::array();
-  if (race.fit) {
-    for (const Mode& mode : race.fit->throttled()) throttled.push_back(InWords(mode));
-  }
-  return {
-      {"ended", Name(race.end)},
-      {"indifference", result.rules.indifference},
-      {"confidence", result.rules.confidence},
-      {"expected_loss", OrNull(race.expected_loss)},
-      {"rounds", result.rounds.size()},
-      {"visits", visits},
-      {"tied", std::move(tied)},
-      {"unseparated", LayoutsJson(result, Standing::kRacing)},
-      {"probe",
-       {{"exponent", race.fit ? race.fit->exponent() : 1},
-        {"stands_for_steps", !race.fit || race.fit->stands_for_steps()},
-        {"note", ProbeNote(result)}}},
-      {"throttled_modes", std::move(throttled)},
-      {"stragglers", StragglersJson(result)},
-  };
-}
-
-nlohmann::json MachineJson(const SearchResult& result) {
-  if (!result.race.fit || !result.race.fit->probed()) return nullptr;
-  const RaceFit& fit = *result.race.fit;
-  nlohmann::json rounds = nlohmann::json::array();
-  for (const RoundRecord& round : result.rounds) {
-    const auto speed = fit.speed_of_round().find(round.id);
-    if (speed == fit.speed_of_round().end()) continue;
-    rounds.push_back({{"round", round.id},
-                      {"at_s", round.at_s},
-                      {"seconds", round.seconds},
-                      {"speed", speed->second.median},
-                      {"speed_low", speed->second.low},
-                      {"speed_high", speed->second.high}});
-  }
-  nlohmann::json visits = nlohmann::json::array();
-  size_t next = 0;  // the fit has them in this order
-  for (const CandidateRecord& candidate : result.candidates) {
-    for (const VisitRecord& visit : candidate.visits) {
-      const double speed = fit.speed_of_visit()[next++];
-      visits.push_back({{"round", visit.round},
-                        {"layout", candidate.key},
-                        {"at_s", visit.at_s},
-                        {"speed", speed},
-                        {"tokens_per_s", visit.measurement.tokens_per_s},
-                        {"tokens_per_s_even", visit.measurement.tokens_per_s / speed}});
-    }
-  }
-  return {{"relative_to", fit.calibrated() ? "calibration" : "search"},
-          {"speed_low", fit.speed().low},
-          {"speed_median", fit.speed().median},
-          {"speed_high", fit.speed().high},
-          {"text", MachineSpeedText(result)},
-          {"rounds", std::move(rounds)},
-          {"visits", std::move(visits)}};
-}
-
 }  // namespace
-
-std::string MachineSpeedText(const SearchResult& result) {
-  if (!result.race.fit || !result.race.fit->probed()) return "";
-  const RaceFit& fit = *result.race.fit;
-  return fmt::format("this machine ran at {:.2f} to {:.2f} of its {} speed during the search",
-                     fit.speed().low, fit.speed().high, fit.calibrated() ? "calibrated" : "median");
-}
-
-std::string ProbeNote(const SearchResult& result) {
-  if (!result.race.fit || !result.race.fit->probed()) return "";
-  std::string note;
-  if (!result.race.fit->stands_for_steps()) {
-    note = fmt::format(
-        "the machine's speed wandered, but steps followed only {:.0f} % of what the probe saw",
-        100 * result.race.fit->exponent());
-  }
-  for (const Mode& mode : result.race.fit->throttled()) {
-    note += fmt::format("{}{} ran at another speed beside the others than in the calibration",
-                        note.empty() ? "" : "; ", InWords(mode));
-  }
-  return note;
-}
-
-std::string StragglerNote(const SearchResult& result) {
-  int64_t visits = 0;
-  int64_t slow = 0;
-  std::set<std::string> places;
-  for (const CandidateRecord& candidate : result.candidates) {
-    for (const VisitRecord& visit : candidate.visits) {
-      ++visits;
-      if (!visit.measurement.stragglers.empty()) ++slow;
-      for (const Straggler& each : visit.measurement.stragglers) places.insert(PlaceOf(each));
-    }
-  }
-  if (slow == 0) return "";
-  return fmt::format(
-      "{} of {} visits waited for a rank slower than the others, and count little: {}", slow,
-      visits, fmt::join(places, "; "));
-}
 
 nlohmann::json ReportJson(const SearchResult& result) {
   nlohmann::json ranking = nlohmann::json::array();
@@ -422,7 +291,7 @@ nlohmann::json ReportJson(const SearchResult& result) {
        {{"proved", accuracy.proved},
         {"median_step_time_error", accuracy.median_step_time_error},
         {"max_step_time_error", accuracy.max_step_time_error},
-        {"max_peak_mem_error", accuracy.max_peak_mem_error}}},
+        {"max_peak_mem_error", OrNull(accuracy.max_peak_mem_error)}}},
       {"numerics", NumericsJson(result)},
       {"recommended", RecommendedJson(result)},
       {"explanation", ExplanationJson(result)},

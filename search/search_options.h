@@ -24,7 +24,7 @@ struct SearchOptions {
   StudyOptions study;
   int threads = 0;  // of the walk over the space; 0 = one for each core
 
-  /// What a runner is asked for a visit on `cluster`.
+  /// Makes the request for a visit on `cluster`.
   TrialRequest RequestFor(TrialJob job, const Cluster& cluster, const std::string& token) const;
   /// A few steps: what a race repeats as often as it needs.
   static MeasureOptions QuickVisit();

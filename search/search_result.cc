@@ -70,7 +70,7 @@ std::optional<double> ExtraCost(Objective objective, const CandidateRecord& best
   return score(run, *place.prediction) / score(best.run, *best.closed_form) - 1;
 }
 
-/// What the ranking says about training with it.
+/// Adds what only a search for training has: numerics, explanations, times and prices, recipes.
 void AddTraining(const Study& study, SearchResult& result) {
   const Problem& problem = result.problem;
   result.numerics = SummarizeNumerics(result.rules.objective, result.candidates, result.ranking);

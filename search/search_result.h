@@ -16,7 +16,7 @@
 
 namespace trimtab {
 
-/// What a search for serving says beyond its ranking.
+/// The findings of a search for serving beyond its ranking.
 struct ServingResult {
   ServingProblem problem;
   std::vector<size_t> frontier;  // rows of the ranking: see ServingFrontier

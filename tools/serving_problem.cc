@@ -136,6 +136,7 @@ ServingProblem ServingProblemFlags::Resolve(const SeedStudy* seed) const {
     problem.memory_bytes = std::min(problem.memory_bytes, memory_per_rank_bytes_);
   }
   if (!cuda) {
+    problem.cluster.caveat.clear();  // rates are measured here, whatever the profile says
     const auto kept = std::make_shared<KeptServingRates>(ServingRatesPath());
     problem.rates = [kept](const ServingConfig& config, const HardwareProfile&) {
       return kept->Of(config);

@@ -12,7 +12,7 @@
 
 namespace trimtab {
 
-/// What a visit serves.
+/// A configuration and the load that a visit serves with it.
 struct ServingTrial {
   ServingConfig serving{};
   ServiceLoad load{};

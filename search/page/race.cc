@@ -82,12 +82,14 @@ std::string RaceHtml(const json& report) {
                         " failed; the ranking says why.");
   }
   if (accuracy["proved"] != 0) {
+    const json& memory = accuracy["max_peak_mem_error"];
     sentences.push_back(fmt::format(
-        "Predictions of {}: step time off by {} (median), {} (most); peak memory by at most {}.",
-        Counted(accuracy["proved"].get<int64_t>(), "measured layout"),
+        "Predictions of {}: {} off by {} (median), {} (most){}.",
+        Counted(accuracy["proved"].get<int64_t>(), "measured candidate"),
+        report["for"] == "serving" ? "times" : "step time",
         Percent(accuracy["median_step_time_error"].get<double>()),
         Percent(accuracy["max_step_time_error"].get<double>()),
-        Percent(accuracy["max_peak_mem_error"].get<double>())));
+        memory.is_null() ? "" : "; peak memory by at most " + Percent(memory.get<double>())));
   }
   std::string html = "<section>\n<h2>How it was decided</h2>\n";
   for (const std::string& sentence : sentences) html += fmt::format("<p>{}</p>\n", sentence);

@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What clients of a row's service get: as measured, or else as predicted.
+/// Returns the report of a row's service: as measured, or else as predicted.
 const json& ReportOf(const json& row) {
   return row["measured"].is_null() ? row["predicted"]["service"]["report"]
                                    : row["measured"]["service"];

@@ -13,7 +13,7 @@ namespace trimtab {
 /// Seconds of all steps by what they are spent on.
 std::map<std::string, double> BreakdownOf(const ServingPrediction& prediction);
 
-/// What keeps the candidate from being better, in a sentence.
+/// Says in a sentence what keeps the candidate from being better.
 std::string WhatBinds(const ServingEvaluation& candidate);
 
 /// Of a million output tokens, for a candidate that shows this report, in the unit of the cluster's

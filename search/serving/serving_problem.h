@@ -1,4 +1,4 @@
-// What a search for serving is asked.
+// The problem of a search for serving.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace trimtab {
 
-/// What fewer bits cost in quality.
+/// The cost of fewer bits in quality.
 struct ServingQuality {
   std::string of{};  // the text that was read, and the weights that read it; empty: it was told
   /// The perplexity with weights and cache so stored, in that of the original weights.

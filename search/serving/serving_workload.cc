@@ -19,20 +19,19 @@
 namespace trimtab {
 namespace {
 
-/// Of the ranking: no candidate that is left out is better than the last of these.
+/// No candidate that is left out is better than the last of the first so many.
 constexpr int64_t kCertain = 16;
 constexpr size_t kMostStored = 500;
-/// How far predictions are usually off, relative: serving was validated against published servers
-/// on GPUs, and against this machine's own engine on cpu (cost_model/validation).
-constexpr double kModelledError = 0.25;
-constexpr double kCalibratedError = 0.15;
+/// Half width of a prediction's interval, relative: nine of ten published servers are predicted to
+/// 13.5 % or better (`trimtab validate --runs testdata/published/serving.json`).
+constexpr double kUsualError = 0.15;
 
 constexpr double kMillisecond = 1e-3;
 
-/// Seconds that the objective counts: of an answer, or of an output token.
-double SecondsOf(const ServingProblem& problem, const LoadReport& report) {
-  return problem.objective == Objective::kLatency ? kMillisecond * report.e2e.mean
-                                                  : SecondsPerToken(report, problem.load);
+/// Returns the seconds that the objective counts: of an answer, or of an output token.
+double SecondsOf(Objective objective, const ServiceLoad& load, const LoadReport& report) {
+  return objective == Objective::kLatency ? kMillisecond * report.e2e.mean
+                                          : SecondsPerToken(report, load);
 }
 
 std::string StoredAs(WeightFormat weights, DType cache) {
@@ -51,11 +50,10 @@ bool IsAllowed(const ServingProblem& problem, WeightFormat weights, DType cache)
 Prediction PredictionOf(const ServingProblem& problem, const ServingEvaluation& evaluation) {
   const ServingPrediction& p = evaluation.prediction;
   const bool calibrated = problem.cluster.device == "cpu";
-  const double error = 1 + (calibrated ? kCalibratedError : kModelledError);
   Prediction prediction;
-  prediction.step_time_s = SecondsOf(problem, p.report);
-  prediction.step_time_low_s = prediction.step_time_s / error;
-  prediction.step_time_high_s = prediction.step_time_s * error;
+  prediction.step_time_s = SecondsOf(problem.objective, problem.load, p.report);
+  prediction.step_time_low_s = prediction.step_time_s / (1 + kUsualError);
+  prediction.step_time_high_s = prediction.step_time_s * (1 + kUsualError);
   prediction.tokens_per_s = p.report.output_tokens_per_s();
   prediction.peak_mem_bytes = evaluation.memory.total();
   prediction.trust = calibrated ? Trust::kCalibrated : Trust::kModelled;
@@ -85,7 +83,8 @@ CandidateRecord RecordOf(const ServingProblem& problem, const ServingEvaluation&
   return record;
 }
 
-/// How far the candidate misses what is required, by what was measured or else predicted: 0 = not.
+/// Returns how far the candidate misses what is required, as measured or else as predicted: 0 where
+/// it misses nothing.
 double StrainOf(const ServingProblem& problem, const CandidateRecord& candidate) {
   std::vector<LoadReport> reports;
   for (const VisitRecord& visit : candidate.visits) {
@@ -97,6 +96,20 @@ double StrainOf(const ServingProblem& problem, const CandidateRecord& candidate)
       Strain(problem.requirements,
              {.report = report, .perplexity_rise = problem.PerplexityRiseOf(*candidate.serving)});
   return strain < 1 ? 0 : strain;
+}
+
+/// `problem` with the rates that `study` keeps: on a cpu they are measured once for a study.
+ServingProblem PricedBy(Study& study, ServingProblem problem) {
+  if (problem.cluster.device != "cpu") return problem;
+  problem.rates = [measure = problem.rates, &study](const ServingConfig& config,
+                                                    const HardwareProfile& profile) {
+    const std::string key = "rates " + ServingRatesKey(config);
+    if (const auto found = study.FindMeasured(key)) return ServingRatesFromJson(*found, key);
+    const ServingRates rates = measure(config, profile);
+    study.AddMeasured(key, ToJson(rates));
+    return rates;
+  };
+  return problem;
 }
 
 }  // namespace
@@ -127,15 +140,6 @@ StudyProblem ServingWorkload::Identity() const {
 
 void ServingWorkload::Calibrate(Study& study) {
   if (problem_.perplexity) MeasureQuality(study);
-  if (problem_.cluster.device != "cpu") return;
-  problem_.rates = [measure = problem_.rates, &study](const ServingConfig& config,
-                                                      const HardwareProfile& profile) {
-    const std::string key = "rates " + ServingRatesKey(config);
-    if (const auto found = study.FindMeasured(key)) return ServingRatesFromJson(*found, key);
-    const ServingRates rates = measure(config, profile);
-    study.AddMeasured(key, ToJson(rates));
-    return rates;
-  };
 }
 
 void ServingWorkload::MeasureQuality(Study& study) {
@@ -162,7 +166,7 @@ void ServingWorkload::MeasureQuality(Study& study) {
 
 void ServingWorkload::StoreSpace(Objective objective, const Walkers& walkers, Study& study) {
   problem_.objective = objective;
-  const ServingSearchResult result = SearchServing(problem_, walkers, kCertain);
+  const ServingSearchResult result = SearchServing(PricedBy(study, problem_), walkers, kCertain);
   std::vector<CandidateRecord> stored;
   for (const ServingEvaluation& each : result.ranking) {
     if (stored.size() == kMostStored) break;
@@ -186,11 +190,11 @@ void ServingWorkload::StoreSpace(Objective objective, const Walkers& walkers, St
   study.StoreCandidates(stored, left_out, result.gap);
 }
 
-void ServingWorkload::Judge(Objective /*objective*/,
-                            std::vector<CandidateRecord>& candidates) const {
+void ServingWorkload::Judge(Objective objective, std::vector<CandidateRecord>& candidates) const {
   for (CandidateRecord& candidate : candidates) {
     for (VisitRecord& visit : candidate.visits) {
-      visit.measurement.step_time_s = SecondsOf(problem_, *visit.measurement.service);
+      visit.measurement.step_time_s =
+          SecondsOf(objective, problem_.load, *visit.measurement.service);
     }
     candidate.strain = StrainOf(problem_, candidate);
   }

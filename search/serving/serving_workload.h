@@ -18,7 +18,7 @@ class ServingWorkload final : public Workload {
   StudyProblem Identity() const override;
   const Cluster& cluster() const override { return problem_.cluster; }
   void PriceBy(const HardwareProfile& profile) override { problem_.cluster.profile = profile; }
-  /// Takes rates and perplexities from `study`, which gets those that are measured from now on.
+  /// Takes perplexities from `study`, or measures them for it.
   void Calibrate(Study& study) override;
   void StoreSpace(Objective objective, const Walkers& walkers, Study& study) override;
   void Judge(Objective objective, std::vector<CandidateRecord>& candidates) const override;
@@ -33,7 +33,7 @@ class ServingWorkload final : public Workload {
   ServingProblem problem_;
 };
 
-/// What the study keeps of weights and caches that may do better, but for their quality.
+/// Names, in the measured figures of a study, the formats that may do better but for their quality.
 inline constexpr char kHeldBack[] = "held back for quality";
 
 }  // namespace trimtab

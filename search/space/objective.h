@@ -11,7 +11,7 @@
 
 namespace trimtab {
 
-/// What "best" means.
+/// The meaning of "best".
 enum class Objective {
   kThroughput,  // most tokens per second
   kMemory,      // least peak memory of the fullest rank

@@ -14,7 +14,7 @@
 
 namespace trimtab {
 
-/// What a service is predicted to show its clients.
+/// The predicted service of a configuration, as its clients see it.
 struct ServicePrediction {
   LoadReport report{};
   std::map<std::string, int64_t>

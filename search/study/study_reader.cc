@@ -72,6 +72,9 @@ void ReadCandidates(Database& database, StudyState& state) {
     if (candidate.pruned_by.empty() && !candidate.closed_form) {
       throw InputError(fmt::format("{} has no prediction", candidate.key));
     }
+    if (candidate.closed_form && candidate.closed_form->service.has_value() != serves) {
+      throw InputError(fmt::format("{} is predicted for another workload", candidate.key));
+    }
   }
 }
 
@@ -125,6 +128,10 @@ void ReadAttempts(Database& database, StudyState& state) {
          .at_s = query.Real(6),
          .measurement = BelievableMeasurement(query.Text(7), candidate->key),
          .attempt = attempt.id});
+    const bool served = candidate->visits.back().measurement.service.has_value();
+    if (served != candidate->serving.has_value()) {
+      throw InputError(fmt::format("{} was measured for another workload", candidate->key));
+    }
   }
 }
 

@@ -220,6 +220,8 @@ std::vector<AttemptEnd> Study::StoreResults(const std::vector<TrialResult>& resu
     if (result.state == TrialState::kInterrupted) continue;  // it never began
     const AttemptRecord* const attempt = state_.FindAttempt(result.attempt);
     if (attempt == nullptr || !attempt->IsOpenTo(result.state)) continue;
+    const bool serves = state_.FindCandidate(attempt->candidate)->serving.has_value();
+    if (result.measurement && result.measurement->service.has_value() != serves) continue;
     const bool twice = std::any_of(ends.begin(), ends.end(), [&](const AttemptEnd& end) {
       return end.attempt == attempt->id;
     });

@@ -52,7 +52,7 @@ TEST(RealSearch, PredictedPeaksAreMeasuredToTheByte) {
   const SearchResult result = RunSearch(options, *predictor, runner, events);
 
   EXPECT_EQ(result.accuracy.proved, options.race.prove_count);
-  EXPECT_EQ(result.accuracy.max_peak_mem_error, 0);
+  EXPECT_EQ(result.accuracy.max_peak_mem_error, 0.0);
   const double first_loss = result.recommended_candidate().measured->losses.at(0);
   int64_t dry_runs = 0;
   for (const CandidateRecord& candidate : result.candidates) {

@@ -313,12 +313,15 @@ std::string RecommendationText(const SearchResult& result) {
         fmt::format("worth measuring next: {}, expected to be {:.1f} % better\n",
                     KeyOf(result, *recommendation.contender), 100 * recommendation.contender_gain);
   }
-  if (result.accuracy.proved > 0) {
+  if (const Accuracy& accuracy = result.accuracy; accuracy.proved > 0) {
     text += fmt::format(
         "predictions off by {:.1f} % in the median, {:.1f} % at most, at equal machine speed ({} "
-        "measured); peak memory by at most {:.1f} %\n",
-        100 * result.accuracy.median_step_time_error, 100 * result.accuracy.max_step_time_error,
-        result.accuracy.proved, 100 * result.accuracy.max_peak_mem_error);
+        "measured)",
+        100 * accuracy.median_step_time_error, 100 * accuracy.max_step_time_error, accuracy.proved);
+    if (accuracy.max_peak_mem_error) {
+      text += fmt::format("; peak memory by at most {:.1f} %", 100 * *accuracy.max_peak_mem_error);
+    }
+    text += "\n";
   }
   if (const std::string speed = MachineSpeedText(result); !speed.empty()) text += speed + "\n";
   for (const std::string& note : {ProbeNote(result), StragglerNote(result)}) {

@@ -14,6 +14,7 @@
 #include "search/report.h"
 #include "search/search_result.h"
 #include "search/serving/serving_search.h"
+#include "search/study/sqlite.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/search/schema_check.h"
 #include "tests/search/serving/serving_problems.h"
@@ -161,6 +162,25 @@ TEST_F(ServingWorkloadTest, AStudyIsOfOneProblemAndOneWorkload) {
   problem_.load.requests.pop_back();
   EXPECT_THROW(Search(), InputError);
   EXPECT_EQ(Study::OpenExisting(options_.study_path)->workload(), "serving");
+}
+
+TEST_F(ServingWorkloadTest, ADamagedStudyIsRefused) {
+  Search();
+  Database(options_.study_path, Access::kWrite)
+      .Execute("UPDATE predictions SET detail = json_remove(detail, '$.service')");
+  EXPECT_THROW(Study::OpenExisting(options_.study_path), StorageError);
+}
+
+// Figures follow the objective that the search is asked for, also where its space is known already.
+TEST_F(ServingWorkloadTest, AResumedSearchCountsTheSameSeconds) {
+  options_.race.objective = Objective::kLatency;
+  const SearchResult first = Search();
+  options_.study.resume = true;
+  const SearchResult again = Search();
+  EXPECT_EQ(ReportJson(again), ReportJson(first));
+  const CandidateRecord& best = again.recommended_candidate();
+  EXPECT_NEAR(best.visits.front().measurement.step_time_s,
+              1e-3 * best.visits.front().measurement.service->e2e.mean, 1e-12);
 }
 
 TEST_F(ServingWorkloadTest, WhatMissesARequirementStandsBelow) {
