@@ -78,21 +78,21 @@ nlohmann::json WorseJson(const std::optional<RankingRow::Worse>& worse) {
 }
 
 /// Describes the service of a row beside its figures; null of training.
-nlohmann::json ServiceJson(const SearchResult& result, const CandidateRecord& candidate) {
+nlohmann::json ServiceJson(const SearchResult& result, const RankingRow& row) {
+  const CandidateRecord& candidate = result.candidates[row.candidate];
   if (!candidate.serving) return nullptr;
   const ServingConfig& serving = *candidate.serving;
-  const LoadReport& report =
-      candidate.measured ? *candidate.measured->service : candidate.prediction()->service->report;
+  const LoadReport& report = ReportOf(candidate);
   const int64_t gpus = candidate.run.layout.world_size();
-  const ServiceSpeed speed = SpeedOf(report, gpus);
+  const double rate = row.figure.tokens_per_s;
   return {{"replicas", serving.layout.dp},
           {"prefill", serving.prefill},
           {"cache_tokens", serving.cache_blocks * serving.block_size},
           {"meets_requirements", candidate.strain == 0},
-          {"tokens_per_s_per_gpu", speed.per_gpu},
-          {"tokens_per_s_per_user", speed.per_user},
+          {"tokens_per_s_per_gpu", rate / static_cast<double>(gpus)},
+          {"tokens_per_s_per_user", SpeedOf(report, gpus).per_user},
           {"price_per_million_tokens",
-           OrNull(PricePerMillionTokens(result.serving->problem.cluster, gpus, report))}};
+           OrNull(PricePerMillionTokens(result.serving->problem.cluster, gpus, rate))}};
 }
 
 nlohmann::json RowJson(const SearchResult& result, size_t rank) {
@@ -124,7 +124,7 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"measured", MeasuredJson(candidate)},
       {"error",
        {{"step_time", OrNull(row.step_time_error)}, {"peak_mem", OrNull(row.peak_mem_error)}}},
-      {"service", ServiceJson(result, candidate)},
+      {"service", ServiceJson(result, row)},
   };
 }
 

@@ -93,25 +93,25 @@ void AddTraining(const Study& study, SearchResult& result) {
 
 ServingResult ServingResultOf(const ServingProblem& problem, const Study& study,
                               const SearchResult& result) {
-  const auto report_of = [](const CandidateRecord& candidate) -> const LoadReport& {
-    return candidate.measured ? *candidate.measured->service
-                              : candidate.prediction()->service->report;
-  };
   std::vector<ServiceSpeed> speeds;
   for (const RankingRow& row : result.ranking) {
     const CandidateRecord& candidate = result.candidates[row.candidate];
     if (row.standing == Standing::kFailed) break;  // these come last
-    speeds.push_back(SpeedOf(report_of(candidate), candidate.run.layout.world_size()));
+    const int64_t gpus = candidate.run.layout.world_size();
+    ServiceSpeed speed = SpeedOf(ReportOf(candidate), gpus);
+    speed.per_gpu = row.figure.tokens_per_s / static_cast<double>(gpus);
+    speeds.push_back(speed);
   }
   const CandidateRecord& best = result.recommended_candidate();
-  const LoadReport& seen = report_of(best);
-  ServingResult serving = {.problem = problem,
-                           .frontier = ServingFrontier(speeds),
-                           .binds = best.prediction()->service->binds,
-                           .relaxations = Relaxations(problem, *best.serving, seen),
-                           .price_per_million = PricePerMillionTokens(
-                               problem.cluster, best.run.layout.world_size(), seen),
-                           .perplexity_rise = {}};
+  const LoadReport& seen = ReportOf(best);
+  ServingResult serving = {
+      .problem = problem,
+      .frontier = ServingFrontier(speeds),
+      .binds = best.prediction()->service->binds,
+      .relaxations = Relaxations(problem, *best.serving, seen),
+      .price_per_million = PricePerMillionTokens(problem.cluster, best.run.layout.world_size(),
+                                                 result.recommended().figure.tokens_per_s),
+      .perplexity_rise = {}};
   if (const auto held_back = study.FindMeasured(kHeldBack)) {
     serving.binds += fmt::format("; the limit of perplexity leaves out {}, which may do better",
                                  held_back->get<std::string>());

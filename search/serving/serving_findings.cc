@@ -67,12 +67,11 @@ std::map<std::string, double> BreakdownOf(const ServingPrediction& prediction) {
 }
 
 std::optional<double> PricePerMillionTokens(const Cluster& cluster, int64_t gpus,
-                                            const LoadReport& report) {
+                                            double tokens_per_s) {
   const double gpu_hour = cluster.price_per_gpu_hour;
-  const double rate = report.output_tokens_per_s();
-  if (gpu_hour <= 0 || rate <= 0) return std::nullopt;
+  if (gpu_hour <= 0 || tokens_per_s <= 0) return std::nullopt;
   constexpr double kSecondsPerHour = 3600;
-  return 1e6 / rate / kSecondsPerHour * gpu_hour * static_cast<double>(gpus);
+  return 1e6 / tokens_per_s / kSecondsPerHour * gpu_hour * static_cast<double>(gpus);
 }
 
 std::vector<std::string> Relaxations(const ServingProblem& problem, const ServingConfig& config,

@@ -19,7 +19,7 @@ std::string WhatBinds(const ServingEvaluation& candidate);
 /// Of a million output tokens, for a candidate that shows this report, in the unit of the cluster's
 /// price of a GPU hour; nullopt where that is not known.
 std::optional<double> PricePerMillionTokens(const Cluster& cluster, int64_t gpus,
-                                            const LoadReport& report);
+                                            double tokens_per_s);
 
 /// Requirements that a candidate with this report does not meet, each as it would have to be
 /// relaxed; empty when all are met.

@@ -76,4 +76,10 @@ struct CandidateRecord : StoredCandidate, TrialTally, Judgement {
   const Prediction* prediction() const { return corrected ? &*corrected : stored_prediction(); }
 };
 
+/// The report of a service: as measured, or else as predicted.
+inline const LoadReport& ReportOf(const CandidateRecord& candidate) {
+  return candidate.measured ? *candidate.measured->service
+                            : candidate.prediction()->service->report;
+}
+
 }  // namespace trimtab

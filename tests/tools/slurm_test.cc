@@ -65,6 +65,37 @@ class SlurmTest : public testing::Test {
         rig_->folder(), work_, more);
   }
 
+  std::string SearchForServing(const std::string& more) const {
+    return fmt::format(
+        "search --for serving --model {}/model.json --cluster local --max-ranks 2 --workload "
+        "uniform:2-4/3 --requests 8 --concurrency 2 --fix tp=2 --allow sequences=1,2,4,tokens=64 "
+        "--prove 1000 --rounds 4 --launcher slurm --launcher-options nodes=2 --study {}/study.db "
+        "{}",
+        rig_->folder(), work_, more);
+  }
+
+  /// Kills the driver of `search` once two visits are done, and goes on with `resume`.
+  void KillAndResume(const std::string& search, const std::string& resume) const {
+    const pid_t driver = Start(search);
+    const std::string results = work_ + "/study.db.results.jsonl";
+    ASSERT_TRUE(WaitFor(std::chrono::seconds(60), [&] { return ReadResults(results).size() >= 2; }))
+        << ReadWholeFile(work_ + "/out");
+    kill(driver, SIGKILL);
+    WaitForEnd(driver);
+    const std::vector<TrialResult> before = ReadResults(results);
+    const std::string left = SlurmRig::Queue();
+    EXPECT_NE(left.find("trimtab-"), std::string::npos) << "its nodes should still be held";
+
+    const Outcome resumed = Trimtab(resume);
+    EXPECT_TRUE(resumed.status == 0 || resumed.status == 5) << resumed.output;
+    EXPECT_TRUE(SlurmRig::Emptied());
+    ExpectWholeStudy(work_ + "/study.db");
+    std::set<std::string> kept;
+    for (const TrialResult& result : ReadResults(results)) kept.insert(result.attempt);
+    for (const TrialResult& result : before) EXPECT_TRUE(kept.contains(result.attempt));
+    EXPECT_GE(kept.size(), 4u);
+  }
+
   std::string WriteRun(int steps) const {
     std::ofstream(work_ + "/run.json") << fmt::format(kRun, kModel, steps);
     return work_ + "/run.json";
@@ -100,24 +131,11 @@ TEST_F(SlurmTest, SearchesAndTrainsWithTheWinner) {
 }
 
 TEST_F(SlurmTest, AKilledDriverIsResumedAndItsNodesAreTakenOver) {
-  const pid_t driver = Start(Search("--json"));
-  const std::string results = work_ + "/study.db.results.jsonl";
-  ASSERT_TRUE(WaitFor(std::chrono::seconds(60), [&] { return ReadResults(results).size() >= 2; }))
-      << ReadWholeFile(work_ + "/out");
-  kill(driver, SIGKILL);
-  WaitForEnd(driver);
-  const std::vector<TrialResult> before = ReadResults(results);
-  const std::string left = SlurmRig::Queue();
-  EXPECT_NE(left.find("trimtab-"), std::string::npos) << "its nodes should still be held";
+  KillAndResume(Search("--json"), Search("--resume"));
+}
 
-  const Outcome resumed = Trimtab(Search("--resume"));
-  EXPECT_TRUE(resumed.status == 0 || resumed.status == 5) << resumed.output;
-  EXPECT_TRUE(SlurmRig::Emptied());
-  ExpectWholeStudy(work_ + "/study.db");
-  std::set<std::string> kept;
-  for (const TrialResult& result : ReadResults(results)) kept.insert(result.attempt);
-  for (const TrialResult& result : before) EXPECT_TRUE(kept.contains(result.attempt));
-  EXPECT_GE(kept.size(), 4u);
+TEST_F(SlurmTest, AKilledSearchForServingIsResumedToo) {
+  KillAndResume(SearchForServing("--json"), SearchForServing("--resume"));
 }
 
 TEST_F(SlurmTest, TrainingThatIsToldToGoSavesAndIsRequeued) {

@@ -11,12 +11,7 @@ namespace {
 
 std::string Milliseconds(double value) { return fmt::format("{:.1f} ms", value); }
 
-const LoadReport& ReportOf(const CandidateRecord& candidate) {
-  return candidate.measured ? *candidate.measured->service
-                            : candidate.prediction()->service->report;
-}
-
-/// What is measured beside what was predicted, of those that were visited.
+/// Lists measured figures beside predicted ones.
 std::string MeasuredText(const SearchResult& result, size_t rows, bool bold) {
   Table table({{"#", Align::kRight},
                {"tokens/s", Align::kRight},
@@ -41,7 +36,7 @@ std::string MeasuredText(const SearchResult& result, size_t rows, bool bold) {
     if (!candidate.measured) continue;
     any = true;
     const LoadReport& measured = *candidate.measured->service;
-    table.AddRow({place, fmt::format("{:.1f}", measured.output_tokens_per_s()),
+    table.AddRow({place, fmt::format("{:.1f}", row.figure.tokens_per_s),
                   fmt::format("{:.1f}", predicted.output_tokens_per_s()),
                   Milliseconds(measured.ttft.p99), Milliseconds(predicted.ttft.p99),
                   Milliseconds(measured.tpot.mean), Milliseconds(predicted.tpot.mean),
@@ -71,7 +66,7 @@ std::string ServingRankingText(const SearchResult& result, int64_t top, bool bol
     const CandidateRecord& candidate = result.candidates[result.ranking[i].candidate];
     const LoadReport& report = ReportOf(candidate);
     table.AddRow({fmt::format("{}", i + 1), configurations.rest[i],
-                  fmt::format("{:.0f}", report.output_tokens_per_s()),
+                  fmt::format("{:.0f}", result.ranking[i].figure.tokens_per_s),
                   Milliseconds(report.ttft.p99), Milliseconds(report.tpot.mean),
                   Milliseconds(report.itl.p99), FormatBytes(candidate.prediction()->peak_mem_bytes),
                   candidate.strain == 0 ? "yes" : "no"});
