@@ -107,6 +107,7 @@ TEST_F(SqliteTest, ValuesComeBackAsTheyWere) {
 
 TEST_F(SqliteTest, ASecondOpenIsRefusedWhileTheFirstLives) {
   auto first = std::make_unique<Database>(path_, Access::kCreate);
+  EXPECT_TRUE(Database::HasWriter(path_));
   EXPECT_NE(ErrorOf([&] { Database(path_, Access::kCreate); }).find(path_ + ": in use by another"),
             std::string::npos);
   first.reset();
@@ -196,6 +197,7 @@ TEST_F(SqliteTest, AWriterDoesNotWaitForAReaderForEver) {
 TEST_F(SqliteTest, TheLockFileOfNobodyIsTakenOver) {
   WriteBytes(path_ + ".lock", "process 1 on elsewhere\n");
   { Database writer(path_, Access::kCreate); }
+  EXPECT_FALSE(Database::HasWriter(path_));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".lock"));
 }
 
