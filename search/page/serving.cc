@@ -8,13 +8,13 @@ namespace {
 
 using nlohmann::json;
 
-/// What clients of a row's service get: as measured, or else as predicted.
+/// Returns the load report of a row's service: as measured, or else as predicted.
 const json& ReportOf(const json& row) {
   return row["measured"].is_null() ? row["predicted"]["service"]["report"]
                                    : row["measured"]["service"];
 }
 
-/// The flat figures that the tables show.
+/// Flattens a row to the figures that the tables show.
 json FlatRow(const json& row) {
   const json& report = ReportOf(row);
   return {{"key", row["layout"]},
@@ -49,7 +49,7 @@ std::string RowsHtml(const json& ranking) {
                rows);
 }
 
-/// Predicted beside measured, of the services that were visited.
+/// Lists predicted beside measured figures of the services that were visited.
 std::string MeasuredHtml(const json& ranking) {
   json rows = json::array();
   for (const json& each : ranking) {

@@ -14,7 +14,7 @@
 
 namespace trimtab {
 
-/// What a service is predicted to show its clients.
+/// Predicted figures of a service.
 struct ServicePrediction {
   LoadReport report{};
   std::map<std::string, int64_t>

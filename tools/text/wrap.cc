@@ -36,7 +36,7 @@ size_t BytesThatFit(std::string_view word, size_t width) {
 
 void AppendWrapped(std::string_view line, size_t width, std::string& text) {
   const size_t column = LastColumn(line, width);
-  // What has one column goes on a little further in.
+  // A line of one column goes on a little further in.
   const bool first_column = column == std::min(line.find_first_not_of(' '), line.size());
   const size_t indent = DisplayWidth(line.substr(0, column)) + (first_column ? 2 : 0);
   text += line.substr(0, column);

@@ -193,8 +193,8 @@ TEST_F(SqliteTest, AWriterDoesNotWaitForAReaderForEver) {
   sqlite3_close(shell);
 }
 
-// Killed, a writer leaves its lock file. Copied with a study, it means nothing either.
-TEST_F(SqliteTest, TheLockFileOfNobodyIsTakenOver) {
+// A killed writer leaves its lock file. A copy of the file, made with the study, holds no lock.
+TEST_F(SqliteTest, ALockFileWithoutAHolderIsTakenOver) {
   WriteBytes(path_ + ".lock", "process 1 on elsewhere\n");
   { Database writer(path_, Access::kCreate); }
   EXPECT_FALSE(Database::HasWriter(path_));
