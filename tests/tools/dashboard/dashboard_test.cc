@@ -105,6 +105,7 @@ TEST_F(DashboardTest, ABrowserFollowsTheStudy) {
   EXPECT_GT(seen["charts"], 0);
   EXPECT_LE(seen["overflow"], 0);
   EXPECT_EQ(seen["messages"], json::array());
+  EXPECT_FALSE(seen["requests"].empty()) << "the page polls";
   for (const json& request : seen["requests"]) {
     EXPECT_EQ(request.get<std::string>().find(seen["url"].get<std::string>() + "state?since="), 0u)
         << request;
