@@ -1,20 +1,15 @@
 #include "search/live_report.h"
 
-#include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
-#include "engine/base/io/lock_file.h"
 #include "search/page/live.h"
 #include "search/report.h"
 #include "search/search_result.h"
+#include "search/study/sqlite.h"
 #include "search/study/study.h"
 #include "search/study/study_file.h"
 
@@ -26,28 +21,14 @@ using nlohmann::json;
 // Lines of the log on the page: a browser has more to do than to scroll.
 constexpr size_t kMostLines = 200;
 
-/// Whether the search that writes the study still runs. Only a killed one leaves its lock's file,
-/// which tells of processes of this machine; one of another machine is believed.
-bool SearchRuns(const std::string& path) {
-  const std::string holder = LockFile::HolderOf(path + ".lock");  // "process 18774 on node7"
-  if (holder.empty()) return false;
-  const std::string_view number = std::string_view(holder).substr(holder.find(' ') + 1);
-  pid_t process = 0;
-  std::from_chars(number.data(), number.data() + number.size(), process);
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = {};
-  if (!holder.ends_with(std::string(" on ") + host.data())) return true;
-  return process > 0 && (::kill(process, 0) == 0 || errno == EPERM);
-}
-
-/// How the candidate's last trial failed, in words.
+/// Describes how the candidate's last trial failed.
 std::string FailureOf(const CandidateRecord& candidate) {
   const std::string state(Name(*candidate.last_state));
   const bool explained = !candidate.last_message.empty() && candidate.last_message != state;
   return explained ? state + ": " + candidate.last_message : state;
 }
 
-/// The visits of all candidates, and the trials that failed, the last first.
+/// Lists the visits of all candidates and the trials that failed, the last first.
 json LogOf(const std::vector<CandidateRecord>& candidates) {
   std::vector<json> lines;
   for (const CandidateRecord& candidate : candidates) {
@@ -109,18 +90,18 @@ std::string LiveVersion(const std::string& path) {
   struct stat file {};
   if (::stat(path.c_str(), &file) != 0) return "none";
   return fmt::format("{}.{:09}-{}-{}-{}", file.st_mtim.tv_sec, file.st_mtim.tv_nsec, file.st_size,
-                     file.st_ino, SearchRuns(path) ? "runs" : "rests");
+                     file.st_ino, Database::HasWriter(path) ? "runs" : "rests");
 }
 
 LiveReport ReadLiveReport(const std::string& path) {
-  // What is written while this reads is told by the next version.
+  // The next version covers changes that are written while this reads.
   LiveReport live = {.version = LiveVersion(path), .html = "", .json = ""};
   if (HoldsNoStudy(path)) {
     live.html = WaitingHtml(path);
     return live;
   }
   const std::unique_ptr<Study> study = Study::OpenExisting(path);
-  json progress = ProgressOf(*study, SearchRuns(path));
+  json progress = ProgressOf(*study, Database::HasWriter(path));
   json report;
   try {
     report = ReportJson(ResultFromStudy(*study));

@@ -7,8 +7,8 @@ namespace trimtab {
 
 struct LiveReport {
   std::string version;  // changes when anything else does
-  std::string html;     // what the page holds: progress, the report as far as there is one, the log
-  std::string json;     // the report; empty while no candidate runs
+  std::string html;  // the page's main part: progress, the report as far as there is one, the log
+  std::string json;  // the report; empty while no candidate runs
 };
 
 /// Names the state of the study at `path`, without reading it: another name, another report.

@@ -96,7 +96,8 @@ class CommandTree {
   }
 
   const OutputOptions& output() const { return output_; }
-  /// What -h, --help or --version asked for; any other parse failure becomes a UsageError.
+  /// Returns the text that -h, --help or --version asked for. Throws UsageError for any other parse
+  /// failure.
   std::string TextFor(const CLI::ParseError& error) const {
     if (error.get_exit_code() != 0) throw UsageError(InOurWords(error.what()));
     if (dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {

@@ -14,11 +14,6 @@ namespace {
 // Columns of text are not made narrower than this.
 constexpr size_t kNarrowest = 8;
 
-std::string Pad(const std::string& text, size_t width, Align align) {
-  const std::string blanks(width - std::min(width, DisplayWidth(text)), ' ');
-  return align == Align::kLeft ? text + blanks : blanks + text;
-}
-
 }  // namespace
 
 void Table::AddRow(std::vector<std::string> cells) {
@@ -108,7 +103,9 @@ std::vector<std::string> Table::LinesOf(const std::vector<std::string>& cells,
       const size_t above = at_bottom ? height - parts[i].size() : 0;
       const bool filled = row >= above && row - above < parts[i].size();
       if (i > 0) lines[row] += "  ";
-      lines[row] += Pad(filled ? parts[i][row - above] : "", widths[i], columns_[i].align);
+      const std::string part = filled ? parts[i][row - above] : "";
+      lines[row] +=
+          columns_[i].align == Align::kLeft ? PadRight(part, widths[i]) : PadLeft(part, widths[i]);
     }
     while (lines[row].ends_with(' ')) lines[row].pop_back();
   }
@@ -120,7 +117,7 @@ std::string KeyValueText(const std::vector<std::pair<std::string, std::string>>&
   for (const auto& row : rows) width = std::max(width, DisplayWidth(row.first));
   std::string text;
   for (const auto& [name, value] : rows) {
-    std::string beside = value.empty() ? name : Pad(name, width, Align::kLeft) + "  ";
+    std::string beside = value.empty() ? name : PadRight(name, width) + "  ";
     const bool fits = width + 2 + DisplayWidth(value) <= kMostColumns;
     for (const std::string& part :
          fits ? std::vector{value} : WrapWords(value, kMostColumns - width - 2)) {

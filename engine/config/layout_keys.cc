@@ -179,4 +179,11 @@ constexpr LayoutKey kKeys[] = {
 
 std::span<const LayoutKey> LayoutKeys() { return kKeys; }
 
+const LayoutKey& LayoutKeyCalled(std::string_view name) {
+  const std::span<const LayoutKey> keys = LayoutKeys();
+  const auto found = std::ranges::find(keys, name, &LayoutKey::name);
+  TRIMTAB_ASSERT(found != keys.end(), "no key of a layout is called {}", name);
+  return *found;
+}
+
 }  // namespace trimtab

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "engine/config/parallel_config.h"
 
@@ -29,5 +30,8 @@ struct LayoutKey {
 /// Every key, in the order in which a layout is printed. The names are stored in studies, so they
 /// are never changed.
 std::span<const LayoutKey> LayoutKeys();
+
+/// Returns the key called `name`, which there is.
+const LayoutKey& LayoutKeyCalled(std::string_view name);
 
 }  // namespace trimtab

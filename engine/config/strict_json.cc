@@ -253,6 +253,19 @@ void StrictObject::Choice(const std::string& key, std::string& value,
   value = text;
 }
 
+void StrictObject::Array(const std::string& key, Need need, size_t least, const ArrayReader& read) {
+  const nlohmann::json* array = Find(key, need);
+  if (array == nullptr) return;
+  if (!array->is_array() || array->size() < least) {
+    Refuse(key, least == 0   ? std::string("an array")
+                : least == 1 ? std::string("an array that is not empty")
+                             : fmt::format("an array of at least {}", least));
+  }
+  for (size_t i = 0; i < array->size(); ++i) {
+    read((*array)[i], fmt::format("{}[{}]", Where(key), i));
+  }
+}
+
 std::vector<std::string> StrictObject::Unread() const {
   std::vector<std::string> unread;
   for (const auto& [key, value] : object_.items()) {

@@ -2,7 +2,9 @@
 // complaint names the file, the JSON path and what was expected.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -23,6 +25,9 @@ nlohmann::json ReadJsonFile(const std::string& path);
 nlohmann::json ParseJsonText(const std::string& text, const std::string& name);
 
 enum class Need { kRequired, kOptional };
+
+/// Reads one value of an array; `where` is its path ("run.json: $.runs[2]").
+using ArrayReader = std::function<void(const nlohmann::json& value, const std::string& where)>;
 
 /// One JSON object, read key by key. Every reading function leaves its target alone when an
 /// optional key is missing, and throws InputError naming the path and what was expected otherwise.
@@ -49,6 +54,9 @@ class StrictObject {
   /// A string that must be one of `valid`.
   void Choice(const std::string& key, std::string& value, std::span<const std::string> valid,
               Need need = Need::kOptional);
+  /// Calls `read(value, where)` for each value of an array that has at least `least`; never where
+  /// an optional key is missing.
+  void Array(const std::string& key, Need need, size_t least, const ArrayReader& read);
   /// The value itself, for whoever reads it next; nullptr when an optional key is missing.
   const nlohmann::json* Find(const std::string& key, Need need = Need::kOptional);
 

@@ -30,7 +30,7 @@ std::string SignedPercent(double fraction);
 /// How far a figure can be trusted, as a small label: measured, calibrated or modelled.
 std::string TrustLabel(const std::string& trust);
 
-/// A note that stands out; `html` is its text.
+/// Frames `html`, a text, as a note that stands out.
 std::string WarningHtml(const std::string& html);
 
 /// `count` and the noun, with its plural s where it needs one.

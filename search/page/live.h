@@ -6,18 +6,19 @@
 
 namespace trimtab {
 
-/// What such a page may do, for the header Content-Security-Policy: beyond what a report may, ask
-/// its own server.
+/// Lists what such a page may do, for the header Content-Security-Policy: as a report's page, and
+/// ask its own server.
 extern const char* const kLivePolicy;
 
-/// What the page holds: how far the search is, the report, and the log of trials. `report` is what
-/// ReportJson returns, or null where there is none yet. `progress` is of search/live_report.cc.
+/// Writes the page's main part: the search's progress, the report, and the log of trials. `report`
+/// is made by ReportJson, or null where there is none yet; `progress` by search/live_report.cc.
 std::string LiveHtml(const nlohmann::json& progress, const nlohmann::json& report);
 
-/// The same where there is no study yet.
+/// Writes the page's main part where there is no study yet.
 std::string WaitingHtml(const std::string& study_path);
 
-/// The page around it, which asks its server for "state?since=VERSION" and puts in what it gets.
+/// Writes the page around it. The page polls its server for "state?since=VERSION", and replaces its
+/// main part by the answer.
 std::string LivePageHtml(const std::string& version, const std::string& html);
 
 }  // namespace trimtab

@@ -4,7 +4,7 @@ const live = document.getElementById('live');
 const connection = document.getElementById('connection');
 let version = live.dataset.version;
 
-// Whoever types a filter goes on with the table that is there.
+// A refresh would take a filter that is being typed.
 function isBusy() {
   return document.activeElement instanceof HTMLInputElement &&
       live.contains(document.activeElement);

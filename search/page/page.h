@@ -13,10 +13,10 @@ std::string ReportHtml(const nlohmann::json& report);
 /// The same of what `trimtab validate` says of published runs: its `rows`.
 std::string AccuracyHtml(const nlohmann::json& validation);
 
-/// What ReportHtml has between its title and its scripts.
+/// Writes what ReportHtml has between its title and its scripts.
 std::string ReportBody(const nlohmann::json& report);
 
-/// A page that stays in touch with its server (live.h) around `body`, which is HTML.
+/// Frames `body`, which is HTML, as a page that polls its server (live.h).
 std::string LiveFrame(const std::string& body);
 
 /// A page of that kind with this title and body, both HTML.

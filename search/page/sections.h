@@ -18,7 +18,7 @@ std::string RankingHtml(const nlohmann::json& report);
 /// Numerics, the recommended run, what was asked, and what worked on it.
 std::string DetailsHtml(const nlohmann::json& report);
 
-/// The body of the page of a search for serving.
+/// Writes the body of the page of a search for serving.
 std::string ServingHtml(const nlohmann::json& report);
 
 }  // namespace trimtab

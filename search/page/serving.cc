@@ -14,7 +14,7 @@ const json& ReportOf(const json& row) {
                                    : row["measured"]["service"];
 }
 
-/// The flat figures that the tables show.
+/// Flattens a row to the figures that the tables show.
 json FlatRow(const json& row) {
   const json& report = ReportOf(row);
   return {{"key", row["layout"]},
@@ -49,7 +49,7 @@ std::string RowsHtml(const json& ranking) {
                rows);
 }
 
-/// Predicted beside measured, of the services that were visited.
+/// Lists predicted beside measured figures of the services that were visited.
 std::string MeasuredHtml(const json& ranking) {
   json rows = json::array();
   for (const json& each : ranking) {

@@ -137,7 +137,7 @@ std::string BindsTile(const json& recommended) {
       Paragraph(EscapedText(binds["text"])));
 }
 
-/// What will train, where that is not our own engine.
+/// Names the framework that will train, where that is not our own engine.
 std::string StackWords(const json& cluster) {
   if (!cluster.contains("stack")) return "";
   return ", with " + EscapedText(cluster["stack"]["name"]);

@@ -49,22 +49,11 @@ std::string FormatFrom(const nlohmann::json& json, const std::vector<std::string
                                DescribeJson(json)));
 }
 
-/// Calls `read(value, where)` for each value of the array `key` of `object`, where that is there.
-template <typename Read>
-void ReadArray(StrictObject& object, const std::string& key, Need need, const Read& read) {
-  const nlohmann::json* array = object.Find(key, need);
-  if (array == nullptr) return;
-  if (!array->is_array()) object.Refuse(key, "an array");
-  for (size_t i = 0; i < array->size(); ++i) {
-    read((*array)[i], fmt::format("{}[{}]", object.Where(key), i));
-  }
-}
-
 ServingQuality QualityFrom(const nlohmann::json& json, const std::string& where) {
   StrictObject object(json, where);
   ServingQuality quality;
   object.Text("of", quality.of, Need::kRequired);
-  ReadArray(object, "rises", Need::kRequired, [&](const auto& each, const std::string& at) {
+  object.Array("rises", Need::kRequired, 0, [&](const auto& each, const std::string& at) {
     StrictObject rise(each, at);
     std::string weights, cache;
     rise.Choice("weights", weights, WeightNames(), Need::kRequired);
@@ -155,13 +144,13 @@ ServingProblem ServingProblemFromJson(const nlohmann::json& json, const std::str
   object.Integer("memory_per_rank_bytes", problem.memory_bytes, 0, kMaxInt, Need::kRequired);
   object.Number("draft_acceptance", problem.draft_acceptance, 0, 1, Need::kRequired);
   problem.quality = QualityFrom(part("perplexity"), object.Where("perplexity"));
-  ReadArray(object, "weights", Need::kRequired, [&](const auto& each, const std::string& at) {
+  object.Array("weights", Need::kRequired, 0, [&](const auto& each, const std::string& at) {
     problem.weights.push_back(WeightFormatOf(FormatFrom(each, WeightNames(), at)));
   });
-  ReadArray(object, "caches", Need::kRequired, [&](const auto& each, const std::string& at) {
+  object.Array("caches", Need::kRequired, 0, [&](const auto& each, const std::string& at) {
     problem.caches.push_back(CacheType(FormatFrom(each, CacheNames(), at)));
   });
-  ReadArray(object, "requirements", Need::kRequired, [&](const auto& each, const std::string& at) {
+  object.Array("requirements", Need::kRequired, 0, [&](const auto& each, const std::string& at) {
     try {
       problem.requirements.emplace_back(each.template get<std::string>());
     } catch (const std::exception& error) {
@@ -174,13 +163,13 @@ ServingProblem ServingProblemFromJson(const nlohmann::json& json, const std::str
   if (object.Find("lookup_acceptance") != nullptr) {
     object.Number("lookup_acceptance", problem.lookup_acceptance.emplace(), 0, 1);
   }
-  ReadArray(object, "gpus", Need::kOptional, [&](const auto& each, const std::string& at) {
+  object.Array("gpus", Need::kOptional, 0, [&](const auto& each, const std::string& at) {
     if (!each.is_number_integer() || each < 1) {
       throw InputError(fmt::format("{}: expected an integer from 1", at));
     }
     problem.gpus.push_back(each.template get<int64_t>());
   });
-  ReadArray(object, "narrowings", Need::kOptional, [&](const auto& each, const std::string& at) {
+  object.Array("narrowings", Need::kOptional, 0, [&](const auto& each, const std::string& at) {
     problem.narrowings.push_back(NarrowingFromJson(each, at, ServingKeys()));
   });
   object.Finish();

@@ -31,14 +31,6 @@ std::optional<size_t> FindRow(const std::string& key) {
   return static_cast<size_t>(rows.rend() - found) - 1;
 }
 
-const LayoutKey& KeyCalled(const std::string& name) {
-  const auto keys = LayoutKeys();
-  const auto found = std::find_if(keys.begin(), keys.end(),
-                                  [&](const LayoutKey& key) { return name == key.name; });
-  TRIMTAB_ASSERT(found != keys.end(), "no key is called {}", name);
-  return *found;
-}
-
 void RequireKey(const NarrowingKeys& keys, const std::string& name, const std::string& flag) {
   const std::vector<std::string> valid = keys.names();
   if (std::find(valid.begin(), valid.end(), name) != valid.end()) return;
@@ -59,7 +51,7 @@ class LayoutNarrowingKeys final : public NarrowingKeys {
   std::string Canonical(const std::string& key, const std::string& text,
                         const std::string& flag) const override {
     ParallelConfig layout;
-    const LayoutKey& row = KeyCalled(key);
+    const LayoutKey& row = LayoutKeyCalled(key);
     row.parse(text, flag + " " + key, layout);
     return row.print(layout);
   }
@@ -73,7 +65,7 @@ const NarrowingKeys& TrainingKeys() {
 }
 
 bool Narrowing::Allows(const ParallelConfig& layout) const {
-  return Allows(KeyCalled(key).print(layout));
+  return Allows(LayoutKeyCalled(key).print(layout));
 }
 
 bool Narrowing::Allows(const std::string& value) const {

@@ -9,8 +9,6 @@
 
 namespace trimtab {
 
-struct LayoutKey;
-
 /// The keys that a narrowing may name: the dimensions of a workload.
 class NarrowingKeys {
  public:

@@ -29,12 +29,12 @@ Objective ParseObjective(const std::string& text);
 /// True if one visit says all that the objective counts: nothing of it is a time.
 bool IsExact(Objective objective);
 
-/// The figure to minimise, for a step of `run` with these figures: seconds per token, bytes, or
-/// rank-seconds per token.
+/// Returns the figure to minimise, for a step of `run` with these figures: seconds per token,
+/// bytes, or rank-seconds per token.
 double Score(Objective objective, const RunConfig& run, double tokens_per_s,
              int64_t peak_mem_bytes);
 
-/// What candidates are ordered by, smallest first: the score, then the seconds of a step.
+/// Orders candidates, smallest first: by the score, then by the seconds of a step.
 using SortKey = std::pair<double, double>;
 SortKey PredictionKey(Objective objective, const RunConfig& run, const Prediction& prediction);
 

@@ -31,17 +31,6 @@ auto IdentityOf(const Cluster& cluster) {
                   reliability, stack);
 }
 
-/// Calls `read(value, where)` for each value of the array `key` of `object`, where that is there.
-template <typename Read>
-void ReadArray(StrictObject& object, const std::string& key, Need need, const Read& read) {
-  const nlohmann::json* array = object.Find(key, need);
-  if (array == nullptr) return;
-  if (!array->is_array() || array->empty()) object.Refuse(key, "an array that is not empty");
-  for (size_t i = 0; i < array->size(); ++i) {
-    read((*array)[i], fmt::format("{}[{}]", object.Where(key), i));
-  }
-}
-
 std::string TextFrom(const nlohmann::json& json, const std::string& where) {
   if (json.is_string()) return json.get<std::string>();
   throw InputError(fmt::format("{}: expected a text, got {}", where, DescribeJson(json)));
@@ -49,15 +38,14 @@ std::string TextFrom(const nlohmann::json& json, const std::string& where) {
 
 std::vector<int64_t> CountsFrom(StrictObject& object, const std::string& key, int64_t most) {
   std::vector<int64_t> counts;
-  ReadArray(object, key, Need::kOptional,
-            [&](const nlohmann::json& json, const std::string& where) {
-              const bool counts_something = json.is_number_integer() && json >= 1 && json <= most;
-              if (!counts_something) {
-                throw InputError(fmt::format("{}: expected an integer from 1 to {}, got {}", where,
-                                             most, DescribeJson(json)));
-              }
-              counts.push_back(json.get<int64_t>());
-            });
+  object.Array(key, Need::kOptional, 1, [&](const nlohmann::json& json, const std::string& where) {
+    const bool counts_something = json.is_number_integer() && json >= 1 && json <= most;
+    if (!counts_something) {
+      throw InputError(fmt::format("{}: expected an integer from 1 to {}, got {}", where, most,
+                                   DescribeJson(json)));
+    }
+    counts.push_back(json.get<int64_t>());
+  });
   return counts;
 }
 
@@ -195,14 +183,14 @@ Problem ProblemFromJson(const nlohmann::json& json, const std::string& where) {
   ReadRunSettings(object, where, problem);
   problem.cluster = ClusterFrom(*object.Find("cluster", Need::kRequired), object.Where("cluster"));
   problem.precisions.clear();
-  ReadArray(object, "precisions", Need::kRequired, [&](const auto& each, const std::string& at) {
+  object.Array("precisions", Need::kRequired, 1, [&](const auto& each, const std::string& at) {
     problem.precisions.push_back(InFile(at, [&] { return ParsePrecision(TextFrom(each, at)); }));
   });
   problem.optimizer_states.clear();
-  ReadArray(object, "optimizer_states", Need::kRequired,
-            [&](const auto& each, const std::string& at) {
-              problem.optimizer_states.push_back(OptimizerStateFrom(each, at));
-            });
+  object.Array("optimizer_states", Need::kRequired, 1,
+               [&](const auto& each, const std::string& at) {
+                 problem.optimizer_states.push_back(OptimizerStateFrom(each, at));
+               });
   object.Integer("global_batch", problem.global_batch, 0, kMaxBatch, Need::kRequired);
   problem.global_batches = CountsFrom(object, "global_batches", kMaxBatch);
   problem.gpus = CountsFrom(object, "gpus", kMaxInt);
@@ -211,13 +199,13 @@ Problem ProblemFromJson(const nlohmann::json& json, const std::string& where) {
   object.Integer("max_ranks", problem.max_ranks, 0, kMaxInt, Need::kRequired);
   object.Integer("max_micro_batch", problem.max_micro_batch, 1, kMaxInt, Need::kRequired);
   object.Number("tokens", problem.tokens, 0, kMaxNumber);
-  ReadArray(object, "requirements", Need::kOptional, [&](const auto& each, const std::string& at) {
+  object.Array("requirements", Need::kOptional, 1, [&](const auto& each, const std::string& at) {
     const std::string text = TextFrom(each, at);
     const auto parsed = InFile(at, [&] { return ParseTrainingRequirements(text); });
     if (parsed.size() != 1) throw InputError(fmt::format("{}: expected one requirement", at));
     problem.requirements.push_back(parsed[0]);
   });
-  ReadArray(object, "narrowings", Need::kOptional, [&](const auto& each, const std::string& at) {
+  object.Array("narrowings", Need::kOptional, 1, [&](const auto& each, const std::string& at) {
     problem.narrowings.push_back(NarrowingFromJson(each, at));
   });
   object.Finish();

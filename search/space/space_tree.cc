@@ -25,11 +25,7 @@ std::string ValueInWords(const SpaceRow& row, const RunConfig& run) {
   if (name == "ranks") return std::to_string(run.layout.world_size());
   if (name == "gbs") return std::to_string(run.global_batch);
   if (name == "optimizer state") return OptimizerStateName(run.layout);
-  const auto keys = LayoutKeys();
-  const auto key = std::find_if(keys.begin(), keys.end(),
-                                [&](const LayoutKey& each) { return name == each.name; });
-  TRIMTAB_ASSERT(key != keys.end(), "row {} is no key of a layout", name);
-  return key->print(run.layout);
+  return LayoutKeyCalled(name).print(run.layout);
 }
 
 RunConfig RootOf(const Problem& problem) {

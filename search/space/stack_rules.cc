@@ -6,7 +6,6 @@
 #include <string>
 
 #include "engine/base/error.h"
-#include "engine/config/layout_keys.h"
 #include "engine/config/text_values.h"
 #include "search/space/narrowing.h"
 
@@ -25,21 +24,12 @@ const Rule& RuleOf(const std::string& stack, const std::string& key) {
   return found->second;
 }
 
-std::string ValueOf(const std::string& key, const ParallelConfig& layout) {
-  const auto keys = LayoutKeys();
-  const auto found =
-      std::ranges::find_if(keys, [&](const LayoutKey& row) { return key == row.name; });
-  TRIMTAB_ASSERT(found != keys.end(), "no key is called {}", key);
-  return found->print(layout);
-}
-
-/// Whether `value` is `listed`, or begins so: "selective" of "selective:layernorm".
+/// Returns true if `value` is `listed`, or begins so: "selective" of "selective:layernorm".
 bool Begins(const std::string& value, const std::string& listed) {
   return value == listed || value.starts_with(listed + ":");
 }
 
-bool Has(const StackOption& option, const ParallelConfig& layout) {
-  const std::string value = ValueOf(option.key, layout);
+bool Has(const StackOption& option, const std::string& value) {
   const auto listed = [&](const std::string& part) {
     return std::ranges::any_of(option.values,
                                [&](const std::string& each) { return Begins(part, each); });
@@ -59,13 +49,14 @@ StackRules::StackRules(const SoftwareStack& stack) {
     } catch (const UsageError& error) {
       throw InputError(error.what());
     }
-    rows_.push_back({RowThatBinds(option.key), &option, &RuleOf(stack.name, option.key)});
+    rows_.push_back({RowThatBinds(option.key), &LayoutKeyCalled(option.key), &option,
+                     &RuleOf(stack.name, option.key)});
   }
 }
 
 const Rule* StackRules::Broken(size_t depth, const ParallelConfig& layout) const {
   for (const Row& row : rows_) {
-    if (row.depth == depth && !Has(*row.option, layout)) return row.rule;
+    if (row.depth == depth && !Has(*row.option, row.key->print(layout))) return row.rule;
   }
   return nullptr;
 }

@@ -1,9 +1,10 @@
-// What the framework of a problem does not have, as rules that prune its space.
+// Rules that prune from the space of a problem the options that its framework lacks.
 #pragma once
 
 #include <vector>
 
 #include "cost_model/hardware/software_stack.h"
+#include "engine/config/layout_keys.h"
 #include "engine/config/rules.h"
 
 namespace trimtab {
@@ -21,6 +22,7 @@ class StackRules {
  private:
   struct Row {
     size_t depth;
+    const LayoutKey* key;
     const StackOption* option;
     const Rule* rule;
   };

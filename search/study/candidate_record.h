@@ -49,8 +49,7 @@ struct StoredCandidate {
   }
 };
 
-/// What the trials of a candidate that gave no measurement say, counted from all attempts of the
-/// study.
+/// Counts of the trials of a candidate that gave no measurement, over all attempts of the study.
 struct TrialTally {
   int64_t failures = 0;     // trials that failed by themselves: for want of memory, with figures
                             // that are no numbers, or before another trial ran
@@ -62,7 +61,7 @@ struct TrialTally {
   std::string last_message{};
 };
 
-/// What a race makes of a candidate (race.h), computed anew from all visits and never stored.
+/// A race's judgement of a candidate (race.h), computed anew from all visits and never stored.
 struct Judgement {
   double strain = 0;                    // how far it misses what is required: 0 = not
   std::optional<Measurement> measured;  // what all its visits say together

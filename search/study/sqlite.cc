@@ -37,6 +37,8 @@ std::string OwnerOf(const std::string& path) {
   return "";
 }
 
+std::string LockOf(const std::string& path) { return path + ".lock"; }
+
 [[noreturn]] void ThrowMoved(const std::string& path) {
   throw StorageError(path + ": was deleted or replaced while it was in use");
 }
@@ -153,7 +155,7 @@ void Database::OpenToWrite(const std::string& file, bool create) {
   const int code = sqlite3_open_v2(file.c_str(), &handle_, flags, nullptr);
   if (code != SQLITE_OK) ThrowSqlite(handle_, path_, code);
   sqlite3_extended_result_codes(handle_, 1);
-  const std::string lock = file + ".lock";
+  const std::string lock = LockOf(file);
   lock_ = LockFile::Take(lock);
   if (lock_ == nullptr) {
     const std::string holder = LockFile::HolderOf(lock);
@@ -170,6 +172,8 @@ void Database::OpenToWrite(const std::string& file, bool create) {
   Execute("ROLLBACK");
   if (!whole) ThrowSqlite(nullptr, path_, kCutShort);
 }
+
+bool Database::HasWriter(const std::string& path) { return LockFile::HolderRuns(LockOf(path)); }
 
 void Database::set_patience(std::chrono::milliseconds patience) {
   sqlite3_busy_timeout(handle_, static_cast<int>(patience.count()));

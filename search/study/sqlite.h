@@ -45,7 +45,7 @@ class Statement {
   sqlite3_stmt* statement_ = nullptr;
 };
 
-/// How a database file is opened.
+/// The ways to open a database file.
 enum class Access {
   kCreate,  // to write; the file is made where there is none
   kWrite,   // to write
@@ -54,13 +54,15 @@ enum class Access {
 
 /// A database file. Its one writer holds PATH.lock until destruction, and writes with a rollback
 /// journal, synchronous=FULL and foreign keys; readers may come and go meanwhile. A reader has a
-/// copy in memory, of the moment at which it opened the file: nothing waits for it, and it changes
-/// nothing, in no file.
+/// copy in memory, of the moment at which it opened the file: a commit waits only while that copy
+/// is made. A reader changes no file.
 class Database {
  public:
   /// Throws StorageError (unwritable, corrupt, written by another process).
   Database(const std::string& path, Access access);
   ~Database();
+  /// Returns true if a process has the file at `path` open to write. Does not open it.
+  static bool HasWriter(const std::string& path);
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 

@@ -37,8 +37,10 @@ int CopyAll(sqlite3* source, const std::string& file, sqlite3* memory) {
   if (!IsWholePages(file, page_bytes)) return kCutShort;
   sqlite3_backup* backup = sqlite3_backup_init(memory, "main", source, "main");
   if (backup == nullptr) return sqlite3_extended_errcode(memory);
-  sqlite3_backup_step(backup, -1);
-  return sqlite3_backup_finish(backup);
+  // The end of a backup does not tell of a step that was refused, and has copied nothing.
+  const int stepped = sqlite3_backup_step(backup, -1);
+  const int finished = sqlite3_backup_finish(backup);
+  return stepped == SQLITE_DONE ? finished : stepped;
 }
 
 int CopyFrom(const std::string& file, int flags, std::chrono::milliseconds patience,

@@ -28,13 +28,13 @@ struct Attempt {
   std::string token;  // the worker's --attempt: unique over all studies
 };
 
-/// What a candidate computes in: its precision, of a service as "weights/cache".
+/// Names the formats that a candidate computes in: its precision, of a service "weights/cache".
 std::string NumericsOf(const CandidateRecord& candidate);
 
 /// The ranks of a service as a run whose steps are one output token, or answer, each.
 RunConfig RunOfService(const ServingConfig& serving);
 
-/// What identifies a study, and what prices its predictions.
+/// Identifies a study, and prices its predictions.
 struct StudyProblem {
   std::string workload;  // "training" or "serving"
   nlohmann::json problem;
@@ -94,7 +94,7 @@ class Study {
   const std::string& stopped_by() const { return state_.stopped_by; }
   void NoteStop(const std::string& why);
 
-  /// What was measured once for all predictions (rates, perplexities), by name.
+  /// Returns a figure that was measured once for all predictions (a rate, a perplexity), by name.
   std::optional<nlohmann::json> FindMeasured(const std::string& key) const;
   void AddMeasured(const std::string& key, const nlohmann::json& value);
 
@@ -113,7 +113,7 @@ class Study {
   /// Forgets the candidates, so that the space can be walked again. Does nothing once a round or an
   /// attempt has begun: what was tried stays.
   void ForgetSpace();
-  /// What rules pruned, as it was stored.
+  /// Counts candidates that rules pruned, as they were stored.
   const PrunedCounts& Pruned() const { return state_.pruned; }
   /// Stores a dry run; `pruned_by` "memory" takes the candidate out of the running.
   void StoreDryRun(int64_t candidate, const Prediction& prediction, const std::string& pruned_by,
@@ -139,8 +139,8 @@ class Study {
   std::string ForgiveSuspects();
   /// Takes in every finished line of the results file that is not in yet. Returns how many.
   int64_t IngestResults();
-  /// Whether no worker of a killed driver is left, or the last one goes within seconds. Throws
-  /// StorageError when the results file cannot be opened.
+  /// Returns true if no worker of a killed driver is left, or the last one goes within seconds.
+  /// Throws StorageError when the results file cannot be opened.
   bool WorkersGone() const;
   /// To be called before the first attempt of a resumed search: waits for the last worker of a
   /// killed driver to be gone, takes its results in, and marks attempts still "running" as

@@ -9,7 +9,7 @@
 namespace trimtab {
 namespace {
 
-/// Only figures that the program could have written.
+/// Refuses figures that the program cannot have written.
 Measurement BelievableMeasurement(const std::string& text, const std::string& key) {
   Measurement measurement = MeasurementFromJson(nlohmann::json::parse(text), key);
   if (const std::string fault = WhyNotNumeric(measurement); !fault.empty()) {

@@ -1,4 +1,4 @@
-// StudyState: what a study holds, read once, to which every change is applied.
+// StudyState: a study in memory, read once, to which every change is applied.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace trimtab {
 
-/// What a search over a study aims at.
+/// The goal of a search over a study.
 struct SearchGoal {
   Objective objective = Objective::kThroughput;
   int64_t prove_count = 0;
@@ -38,7 +38,7 @@ struct AttemptRecord {
   }
 };
 
-/// How an attempt ended.
+/// The end of an attempt.
 struct AttemptEnd {
   int64_t attempt = 0;
   TrialState state{};

@@ -199,8 +199,8 @@ class BestFirst {
     return progress;
   }
 
-  /// How much better than the best found any other candidate can be, by the bounds of all that was
-  /// cut or left.
+  /// Bounds how much better than the best found any other candidate can be, by the bounds of all
+  /// that was cut or left.
   double Gap() const {
     if (best_score_ == kUnknown) return 0;
     return std::max(0.0,

@@ -38,9 +38,9 @@ struct WalkCounts {
 struct BestLayouts {
   std::vector<std::shared_ptr<const Shortlisted>> list;  // in the order of the space
   WalkCounts counts;
-  /// How much better than the best of the list a candidate without a closed form could be, as a
-  /// share of its score, but for PlanSlack. It follows from the least bound of all that was cut or
-  /// left: 0 if the walk came to its end.
+  /// Bounds how much better than the best of the list a candidate without a closed form can be, as
+  /// a share of its score, but for PlanSlack. It follows from the least bound of all that was cut
+  /// or left: 0 if the walk came to its end.
   double gap = 0;
 };
 

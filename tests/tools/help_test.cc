@@ -93,7 +93,7 @@ TEST_F(Help, LongHelpKeepsToItsWidthAndSaysWhatEachFlagIs) {
   }
 }
 
-// What -h leaves out is found under a heading that fits the command.
+// Flags that -h leaves out are found under a heading that fits the command.
 TEST_F(Help, LongHelpOfSearchIsInGroups) {
   for (const Words& words : {Words{"search"}, Words{"search", "--for", "serving"}}) {
     const std::string text = Text(words, "--help");

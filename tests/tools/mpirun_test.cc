@@ -27,7 +27,7 @@ namespace {
 
 class MpirunTest : public MpirunFixture {};
 
-/// Of the ranks of each visit one alone tells that they have met, and how it ended.
+/// Expects that one rank of each visit alone writes that they have met, and how it ended.
 void ExpectOneResultEach(const std::vector<std::string>& attempts, const std::string& path) {
   const std::string written = ReadWholeFile(path);
   EXPECT_EQ(std::ranges::count(written, '\n'), 2 * std::ssize(attempts)) << written;

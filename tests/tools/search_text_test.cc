@@ -93,7 +93,7 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
   }
 }
 
-// What all rows share is said once, and predictions have no columns of measurements.
+// A table prints once what all rows share; predictions have no columns of measurements.
 TEST(SearchText, ShowsOfLongLayoutsWhatDiffers) {
   SearchResult result = SomeResult();
   for (RankingRow& row : result.ranking) {

@@ -28,7 +28,7 @@ std::string Tiny(const std::string& folder, int requests = 12) {
          folder + "/study.db --requests " + std::to_string(requests);
 }
 
-/// How many candidates of a report's space a rule removed.
+/// Counts the candidates of a report's space that a rule removed.
 int64_t PrunedBy(const json& report, const std::string& rule) {
   for (const json& each : report["space"]["pruned"]) {
     if (each["rule"] == rule) return each["count"];

@@ -1,4 +1,4 @@
-// What is printed for people fits 100 columns, however long the layouts are.
+// Text for people fits 100 columns, however long the layouts are.
 #include <gtest/gtest.h>
 
 #include <sstream>

@@ -15,8 +15,8 @@ struct HttpTargetOptions {
   double timeout_s = 600;
 };
 
-/// A server that speaks OpenAI's API: streamed completions of prompts given as token ids. Throws
-/// EnvironmentError when nobody answers there, InputError for an answer that is none.
+/// Targets a server that speaks OpenAI's API: streamed completions of prompts given as token ids.
+/// Throws EnvironmentError when no server answers there, InputError for an answer that is none.
 std::unique_ptr<LoadTarget> MakeHttpTarget(HttpTargetOptions options);
 
 }  // namespace trimtab

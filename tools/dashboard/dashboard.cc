@@ -24,8 +24,8 @@ using httplib::Response;
 constexpr char kHost[] = "127.0.0.1";
 constexpr std::string_view kPaths[] = {"/", "/state", "/report.json"};
 
-/// Whether a request is for this machine by name: a page of another origin that had its own name
-/// lead here would say that name (DNS rebinding).
+/// Returns true if `host` names this machine. A page whose own name was made to lead here (DNS
+/// rebinding) sends that name.
 bool NamesThisMachine(std::string host) {
   if (const size_t port = host.rfind(':'); port != std::string::npos && !host.ends_with(']')) {
     host.resize(port);
@@ -102,7 +102,7 @@ class Dashboard::Impl : private HttpHandler {
     }
   }
 
-  /// The report as it is now; of browsers that ask at the same time, the first makes it.
+  /// Returns the report as it is now. Browsers that ask at the same time share one.
   LiveReport Read() {
     const std::lock_guard lock(mutex_);
     if (last_.version.empty() || last_.version != LiveVersion(study_path_)) {

@@ -7,8 +7,8 @@
 
 namespace trimtab {
 
-/// Serves "/", the page; "/state?since=VERSION", what it asks for; "/report.json". Reads the study
-/// as any reader does, and only when it has changed.
+/// Serves "/", the page; "/state?since=VERSION", which the page polls; and "/report.json". Reads
+/// the study as any reader does, and only when it has changed.
 class Dashboard {
  public:
   /// Listens on 127.0.0.1 from now on, on a free port where `port` is 0. There need not be a study
@@ -20,7 +20,7 @@ class Dashboard {
   Dashboard& operator=(const Dashboard&) = delete;
 
   int port() const;
-  /// Where a browser finds it: "http://127.0.0.1:8080/".
+  /// The address for a browser: "http://127.0.0.1:8080/".
   std::string url() const;
 
  private:

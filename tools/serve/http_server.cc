@@ -63,7 +63,7 @@ class HttpServer::Impl : private HttpHandler {
   std::string failure() const { return loop_.failure(); }
   void Cancel() { loop_.Cancel("the server is stopping"); }
 
-  /// Others are answered meanwhile that nobody is served any more.
+  /// Waits for running answers, then stops; new requests are refused meanwhile.
   void Drain() {
     if (draining_.exchange(true)) return;
     drain_ = std::thread([this] {

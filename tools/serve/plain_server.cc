@@ -46,7 +46,7 @@ class PlainServer::Impl {
     if (port_ < 0) {
       throw EnvironmentError(
           fmt::format("cannot listen on {} port {}; expected an address of this "
-                      "machine and a port that nobody else uses",
+                      "machine and a free port",
                       options_.host, options_.port));
     }
     ::listen(listener_, kWaitingConnections);  // again, with more places

@@ -1,4 +1,4 @@
-// PlainServer: HTTP over one port; what is behind its paths is a handler's.
+// PlainServer: HTTP over one port; a handler answers.
 #pragma once
 
 #include <httplib.h>
@@ -11,7 +11,7 @@
 
 namespace trimtab {
 
-/// What a server answers with. Called from a thread per connection, several at once.
+/// Answers the requests of a server. Called from a thread per connection, several at once.
 class HttpHandler : public PathTable {
  public:
   /// Returns headers that every answer has.
@@ -52,7 +52,7 @@ class PlainServer {
   int port() const;
   /// Takes no more connections, and returns when those that it has are answered.
   void Stop();
-  /// Whether it has stopped.
+  /// Returns true once it has stopped.
   bool finished() const;
 
  private:

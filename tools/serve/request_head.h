@@ -8,7 +8,7 @@
 
 namespace trimtab {
 
-/// What a server knows of its paths.
+/// The paths of a server.
 class PathTable {
  public:
   virtual ~PathTable() = default;
@@ -40,7 +40,7 @@ HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes,
 /// Refuses bodies that nothing here can read: of several parts, or encoded in an unknown way.
 HeadFault FaultOfBody(const httplib::Request& request);
 
-/// Whether a value of the header Authorization shows `key`. What its scheme is called may be
+/// Returns true if a value of the header Authorization shows `key`. The scheme's name may be
 /// written in any case (RFC 9110, 11.1). Takes as long wherever the keys differ.
 bool ShowsKey(const std::string& authorization, const std::string& key);
 

@@ -1,4 +1,4 @@
-// What a list of layouts has in common, so that a table need not repeat it.
+// Common part of a list of layouts, which a table need not repeat.
 #pragma once
 
 #include <string>

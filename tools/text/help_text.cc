@@ -13,10 +13,6 @@ namespace {
 // Longer names have a line of their own in --help.
 constexpr size_t kMostNameColumns = 26;
 
-std::string Pad(const std::string& text, size_t width) {
-  return text + std::string(width - std::min(width, DisplayWidth(text)), ' ');
-}
-
 std::string Capitalized(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] += 'A' - 'a';
   return text;
@@ -40,7 +36,7 @@ std::string CommandsText(const CommandText& command) {
   for (const CommandText& each : command.commands) width = std::max(width, each.name.size());
   std::string text = "\nCommands:\n";
   for (const CommandText& each : command.commands) {
-    text += fmt::format("  {}  {}\n", Pad(each.name, width), each.summary);
+    text += fmt::format("  {}  {}\n", PadRight(each.name, width), each.summary);
   }
   return text;
 }
@@ -66,7 +62,7 @@ std::string GroupText(const CommandText& command, const std::string& group, size
       name.clear();
     }
     for (const std::string& line : lines) {
-      text += Pad(name, column) + line + "\n";
+      text += PadRight(name, column) + line + "\n";
       name.clear();
     }
   }
@@ -84,7 +80,7 @@ std::string ShortHelp(const CommandText& command) {
   if (!command.short_flags.empty()) text += "\n";
   for (const size_t i : command.short_flags) {
     const FlagText& flag = command.flags[i];
-    std::string line = fmt::format("  {}  {}", Pad(flag.name, width), BriefOf(flag));
+    std::string line = fmt::format("  {}  {}", PadRight(flag.name, width), BriefOf(flag));
     if (!flag.choices.empty()) {
       const std::string choices = fmt::format(" ({})", fmt::join(flag.choices, ", "));
       if (DisplayWidth(line) + choices.size() <= kShortHelpColumns) line += choices;

@@ -1,4 +1,4 @@
-// What -h and --help print about a command.
+// Help: the texts that -h and --help print about a command.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,11 @@ namespace {
 
 bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
+/// Returns the blanks that `text` lacks to `width` columns.
+std::string Blanks(std::string_view text, size_t width) {
+  return std::string(width - std::min(width, DisplayWidth(text)), ' ');
+}
+
 /// Finds where the last column of `line` begins, within its first half; its first character if it
 /// has one column.
 size_t LastColumn(std::string_view line, size_t width) {
@@ -36,7 +41,7 @@ size_t BytesThatFit(std::string_view word, size_t width) {
 
 void AppendWrapped(std::string_view line, size_t width, std::string& text) {
   const size_t column = LastColumn(line, width);
-  // What has one column goes on a little further in.
+  // A line of one column goes on a little further in.
   const bool first_column = column == std::min(line.find_first_not_of(' '), line.size());
   const size_t indent = DisplayWidth(line.substr(0, column)) + (first_column ? 2 : 0);
   text += line.substr(0, column);
@@ -61,6 +66,10 @@ size_t DisplayWidth(std::string_view text) {
   }
   return width;
 }
+
+std::string PadRight(const std::string& text, size_t width) { return text + Blanks(text, width); }
+
+std::string PadLeft(const std::string& text, size_t width) { return Blanks(text, width) + text; }
 
 std::vector<std::string> WrapWords(std::string_view text, size_t width) {
   std::vector<std::string> lines;

@@ -1,12 +1,14 @@
 #include "engine/base/io/lock_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -27,6 +29,12 @@ std::string ReadHolder(int fd) {
   const std::string_view whole(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
   if (!whole.starts_with(kHolder)) return "";
   return std::string(whole.substr(0, whole.find('\n')));
+}
+
+std::string ThisMachine() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = {};
+  return host.data();
 }
 
 /// Whether `path` still names the open file, which its last holder removed when it was done.
@@ -80,10 +88,17 @@ std::string LockFile::HolderOf(const std::string& path) {
   return holder;
 }
 
+bool LockFile::HolderRuns(const std::string& path) {
+  const std::string holder = HolderOf(path);
+  if (holder.empty()) return false;
+  if (!holder.ends_with(" on " + ThisMachine())) return true;
+  pid_t process = 0;
+  std::from_chars(holder.data() + kHolder.size(), holder.data() + holder.size(), process);
+  return process > 0 && (::kill(process, 0) == 0 || errno == EPERM);
+}
+
 void LockFile::NameHolder() {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = {};
-  const std::string text = fmt::format("{}{} on {}\n", kHolder, ::getpid(), host.data());
+  const std::string text = fmt::format("{}{} on {}\n", kHolder, ::getpid(), ThisMachine());
   // A full disk takes the name, not the lock.
   [[maybe_unused]] const int cut = ::ftruncate(fd_, 0);
   [[maybe_unused]] const ssize_t written = ::pwrite(fd_, text.data(), text.size(), 0);

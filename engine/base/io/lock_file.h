@@ -18,6 +18,9 @@ class LockFile {
   /// Returns the process that took the lock last, as "process 18774 on node7"; empty where the file
   /// does not tell.
   static std::string HolderOf(const std::string& path);
+  /// Returns true if that process still runs: a killed one leaves the file. A process of another
+  /// machine is believed to run.
+  static bool HolderRuns(const std::string& path);
   ~LockFile();
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;

@@ -71,6 +71,28 @@ TEST(StrictObject, IntegersAreIntegersWithinRange) {
   }
 }
 
+TEST(StrictObject, ReadsArraysValueByValue) {
+  const nlohmann::json json = {{"a", {3, 4}}, {"none", nlohmann::json::array()}, {"n", 1}};
+  StrictObject object(json, "f: $");
+  std::string read;
+  const ArrayReader note = [&](const nlohmann::json& value, const std::string& where) {
+    read += fmt::format("{}={} ", where, value.get<int>());
+  };
+  object.Array("a", Need::kRequired, 2, note);
+  object.Array("none", Need::kRequired, 0, note);
+  object.Array("missing", Need::kOptional, 1, note);
+  EXPECT_EQ(read, "f: $.a[0]=3 f: $.a[1]=4 ");
+  const auto refusal = [&](const std::string& key, size_t least) {
+    return ErrorText<InputError>([&] { object.Array(key, Need::kRequired, least, note); });
+  };
+  EXPECT_EQ(refusal("n", 0), "f: $.n: expected an array, got 1");
+  EXPECT_EQ(refusal("none", 1),
+            "f: $.none: expected an array that is not empty, got an array of 0");
+  EXPECT_EQ(refusal("a", 3), "f: $.a: expected an array of at least 3, got an array of 2");
+  EXPECT_TRUE(refusal("missing", 0).starts_with("f: $.missing: required, but missing"));
+  object.Finish();  // all keys are known now
+}
+
 TEST(StrictObject, ALineHasNoControlCharacters) {
   const nlohmann::json json = {
       {"name", "Qwen 3 – größer"}, {"lines", "a\nb"}, {"nul", std::string("a\0b", 3)}};

@@ -26,6 +26,8 @@ TEST(Objective, ScoresWhatIsToBeLow) {
   EXPECT_EQ(Score(Objective::kThroughput, run, 100, 7), 0.01);
   EXPECT_EQ(Score(Objective::kMemory, run, 100, 7), 7);
   EXPECT_EQ(Score(Objective::kCost, run, 100, 7), 0.04);
+  EXPECT_EQ(Score(Objective::kLatency, run, 100, 7), 0.01);
+  EXPECT_EQ(Score(Objective::kGpus, run, 100, 7), 4);
   run.device = "cpu";
   EXPECT_EQ(Score(Objective::kCost, run, 100, 7), 0.01) << "ranks share one machine";
 }

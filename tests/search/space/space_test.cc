@@ -380,7 +380,7 @@ TEST(Space, OfSeveralGlobalBatchesHoldsThatOfEach) {
   EXPECT_NE(ToJson(both), ToJson(TinyProblem()));
 }
 
-// What a framework does not have, a rule that names the framework removes.
+// A rule that names the framework removes options that the framework lacks.
 TEST(Space, OfAStackHasWhatItsFrameworkHas) {
   Problem problem = TinyProblem();
   const SpaceCounts all = Count(problem);

@@ -107,6 +107,7 @@ TEST_F(SqliteTest, ValuesComeBackAsTheyWere) {
 
 TEST_F(SqliteTest, ASecondOpenIsRefusedWhileTheFirstLives) {
   auto first = std::make_unique<Database>(path_, Access::kCreate);
+  EXPECT_TRUE(Database::HasWriter(path_));
   EXPECT_NE(ErrorOf([&] { Database(path_, Access::kCreate); }).find(path_ + ": in use by another"),
             std::string::npos);
   first.reset();
@@ -192,10 +193,11 @@ TEST_F(SqliteTest, AWriterDoesNotWaitForAReaderForEver) {
   sqlite3_close(shell);
 }
 
-// Killed, a writer leaves its lock file. Copied with a study, it means nothing either.
-TEST_F(SqliteTest, TheLockFileOfNobodyIsTakenOver) {
+// A killed writer leaves its lock file. A copy of the file, made with the study, holds no lock.
+TEST_F(SqliteTest, ALockFileWithoutAHolderIsTakenOver) {
   WriteBytes(path_ + ".lock", "process 1 on elsewhere\n");
   { Database writer(path_, Access::kCreate); }
+  EXPECT_FALSE(Database::HasWriter(path_));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".lock"));
 }
 

@@ -9,7 +9,7 @@
 namespace trimtab {
 namespace {
 
-/// What a study that says it has `schema` is refused with, read or resumed.
+/// Returns the refusal of a study of another `schema`, read or resumed.
 std::string RefusalOf(int schema) {
   const std::string path = ScratchPath("schema.db");
   Study::Open(path, TinyProblem(), {});

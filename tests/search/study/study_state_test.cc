@@ -163,7 +163,7 @@ class Events {
     return kStates[Below(std::ssize(kStates))];
   }
 
-  /// A worker's line, which may come twice, late, torn or for nobody.
+  /// A worker's line, which may come twice, late, torn or of no attempt.
   void Append(const Attempt& attempt) {
     if (Below(3) > 0) {
       AppendDone(study_, attempt, study_.Candidates()[0].run);
@@ -203,7 +203,7 @@ class Events {
   bool dry_run_ = false;
 };
 
-// What a driver knows is what its study holds, whatever happened: another driver would go on alike.
+// A driver's state equals its study's file after any events: another driver would go on alike.
 TEST(StudyState, IsWhatTheFileSays) {
   const std::string path = ScratchPath("state.db");
   const auto study = Study::Open(path, TinyProblem(), {});

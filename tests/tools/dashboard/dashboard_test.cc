@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/base/io/lock_file.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/tools/run_cli.h"
 #include "tests/tools/shell.h"
@@ -58,6 +59,22 @@ TEST_F(DashboardTest, WaitsForAStudyAndShowsIt) {
   EXPECT_EQ(report["problem"]["model"]["name"], "gpt2-124m");
 }
 
+TEST_F(DashboardTest, TellsARunningSearchFromOneThatEnded) {
+  const Dashboard dashboard(study_, 0);
+  Search(study_);
+  auto writer = LockFile::Take(study_ + ".lock");  // as a search holds it
+  ASSERT_NE(writer, nullptr);
+  const json running = json::parse(Get(dashboard, "/state?since=none")->body);
+  const std::string html = running["html"];
+  EXPECT_NE(html.find("The search is running: predicting."), std::string::npos)
+      << html.substr(0, 500);
+  writer.reset();
+  const httplib::Result ended =
+      Get(dashboard, "/state?since=" + running["version"].get<std::string>());
+  ASSERT_EQ(ended->status, 200) << "its end is news, though the file is as it was";
+  EXPECT_NE(ended->body.find("The search is ended."), std::string::npos);
+}
+
 TEST_F(DashboardTest, AnswersItsOwnPageAlone) {
   const Dashboard dashboard(study_, 0);
   const httplib::Result page = Get(dashboard, "/");
@@ -105,6 +122,7 @@ TEST_F(DashboardTest, ABrowserFollowsTheStudy) {
   EXPECT_GT(seen["charts"], 0);
   EXPECT_LE(seen["overflow"], 0);
   EXPECT_EQ(seen["messages"], json::array());
+  EXPECT_FALSE(seen["requests"].empty()) << "the page polls";
   for (const json& request : seen["requests"]) {
     EXPECT_EQ(request.get<std::string>().find(seen["url"].get<std::string>() + "state?since="), 0u)
         << request;

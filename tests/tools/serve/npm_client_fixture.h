@@ -65,7 +65,7 @@ class NpmClientTest : public testing::Test {
 
  private:
   static constexpr char kKey[] = "sesame";
-  // Answers may be so long that nobody waits for their end: that is the client's to choose.
+  // Answers may be longer than a client waits for: it chooses.
   static constexpr char kRun[] = R"({
   "model": {"name": "tiny", "vocab_size": 257, "hidden_size": 16, "num_layers": 1, "num_heads": 2,
             "num_kv_heads": 1, "ffn_hidden_size": 32, "max_sequence_length": 262144,

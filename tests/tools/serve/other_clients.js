@@ -1,4 +1,4 @@
-// What npm packages that speak OpenAI's API see of a server: one scenario, whose failure is an
+// Uses a server as npm packages that speak OpenAI's API do: one scenario, whose failure is an
 // exception. The packages are @ai-sdk/openai-compatible with ai, and @langchain/openai.
 //
 //   node other_clients.js FOLDER URL KEY SCENARIO      the packages are in FOLDER/node_modules

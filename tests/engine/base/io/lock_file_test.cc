@@ -16,7 +16,9 @@ TEST(LockFile, OneHoldsItAtATime) {
   EXPECT_EQ(LockFile::Take(path), nullptr);
   EXPECT_TRUE(std::filesystem::exists(path)) << "who is refused removes nothing";
   EXPECT_TRUE(LockFile::HolderOf(path).starts_with(fmt::format("process {} on ", ::getpid())));
+  EXPECT_TRUE(LockFile::HolderRuns(path));
   lock.reset();
+  EXPECT_FALSE(LockFile::HolderRuns(path));
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_EQ(LockFile::HolderOf(path), "");
   EXPECT_NE(LockFile::Take(path), nullptr);
@@ -33,9 +35,16 @@ TEST(LockFile, OfADeadProcessIsFree) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 7);
   EXPECT_EQ(LockFile::HolderOf(path).find(fmt::format("process {} on ", child)), 0U);
+  EXPECT_FALSE(LockFile::HolderRuns(path));
   const auto next = LockFile::Take(path);
   ASSERT_NE(next, nullptr);
   EXPECT_EQ(LockFile::HolderOf(path).find(fmt::format("process {} on ", ::getpid())), 0U);
+}
+
+TEST(LockFile, AProcessOfAnotherMachineIsBelieved) {
+  const std::string path = ScratchFolder() + "/lock";
+  WriteBytes(path, "process 1 on no-such-machine\n");
+  EXPECT_TRUE(LockFile::HolderRuns(path));
 }
 
 TEST(LockFile, SaysWhereItCannotBe) {
