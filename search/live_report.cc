@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -48,7 +49,8 @@ json LogOf(const std::vector<CandidateRecord>& candidates) {
   }
   std::ranges::stable_sort(lines, [](const json& a, const json& b) {
     const auto at = [](const json& line) {
-      return line["at_s"].is_null() ? -1.0 : line["at_s"].get<double>();
+      return line["at_s"].is_null() ? std::numeric_limits<double>::infinity()
+                                    : line["at_s"].get<double>();
     };
     return at(a) > at(b);
   });

@@ -35,7 +35,7 @@ std::string RowsHtml(const json& ranking) {
   json rows = json::array();
   for (const json& each : ranking) rows.push_back(FlatRow(each));
   return Table({{"key", "configuration", Shown::kLayout},
-                {"gpus", "GPUs", Shown::kCount},
+                {"gpus", "ranks", Shown::kCount},
                 {"tokens_per_s", "tokens/s", Shown::kFigure},
                 {"is", "source", Shown::kText},
                 {"ttft_p99", "TTFT p99, ms", Shown::kFigure},
@@ -100,10 +100,12 @@ std::string ServingHtml(const json& report) {
   const json& best = report["recommended"];
   std::string html = fmt::format(
       "<header>\n<p class=\"quiet\">Trimtab report: serving {} on {}, {}, best {}</p>\n"
-      "<h1>{} on {} GPUs</h1>\n</header>\n",
+      "<h1>{} on {}</h1>\n</header>\n",
       EscapedText(problem["model"]["name"]), EscapedText(problem["cluster"]["name"]),
       EscapedText(problem["workload"]), EscapedText(report["objective"]),
-      LayoutHtml(best["layout"].get<std::string>()), best["ranks"].get<int64_t>());
+      LayoutHtml(best["layout"].get<std::string>()),
+      Counted(best["ranks"].get<int64_t>(),
+              problem["cluster"]["device"] == "cpu" ? "rank" : "GPU"));
   if (best["measured"].is_null()) {
     html += WarningHtml("Nothing here was measured: every figure is a prediction.");
   }

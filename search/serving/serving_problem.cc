@@ -144,17 +144,20 @@ ServingProblem ServingProblemFromJson(const nlohmann::json& json, const std::str
   object.Integer("memory_per_rank_bytes", problem.memory_bytes, 0, kMaxInt, Need::kRequired);
   object.Number("draft_acceptance", problem.draft_acceptance, 0, 1, Need::kRequired);
   problem.quality = QualityFrom(part("perplexity"), object.Where("perplexity"));
-  object.Array("weights", Need::kRequired, 0, [&](const auto& each, const std::string& at) {
+  object.Array("weights", Need::kRequired, 1, [&](const auto& each, const std::string& at) {
     problem.weights.push_back(WeightFormatOf(FormatFrom(each, WeightNames(), at)));
   });
-  object.Array("caches", Need::kRequired, 0, [&](const auto& each, const std::string& at) {
+  object.Array("caches", Need::kRequired, 1, [&](const auto& each, const std::string& at) {
     problem.caches.push_back(CacheType(FormatFrom(each, CacheNames(), at)));
   });
   object.Array("requirements", Need::kRequired, 0, [&](const auto& each, const std::string& at) {
+    if (!each.is_string()) {
+      throw InputError(fmt::format("{}: expected a text, got {}", at, DescribeJson(each)));
+    }
     try {
       problem.requirements.emplace_back(each.template get<std::string>());
-    } catch (const std::exception& error) {
-      throw InputError(fmt::format("{}: {}", at, error.what()));
+    } catch (const UsageError& error) {
+      throw InputError(fmt::format("{}: {}", at, error.what()));  // here it is a file that is wrong
     }
   });
   if (const nlohmann::json* draft = object.Find("draft")) {
@@ -163,13 +166,13 @@ ServingProblem ServingProblemFromJson(const nlohmann::json& json, const std::str
   if (object.Find("lookup_acceptance") != nullptr) {
     object.Number("lookup_acceptance", problem.lookup_acceptance.emplace(), 0, 1);
   }
-  object.Array("gpus", Need::kOptional, 0, [&](const auto& each, const std::string& at) {
+  object.Array("gpus", Need::kOptional, 1, [&](const auto& each, const std::string& at) {
     if (!each.is_number_integer() || each < 1) {
       throw InputError(fmt::format("{}: expected an integer from 1", at));
     }
     problem.gpus.push_back(each.template get<int64_t>());
   });
-  object.Array("narrowings", Need::kOptional, 0, [&](const auto& each, const std::string& at) {
+  object.Array("narrowings", Need::kOptional, 1, [&](const auto& each, const std::string& at) {
     problem.narrowings.push_back(NarrowingFromJson(each, at, ServingKeys()));
   });
   object.Finish();
