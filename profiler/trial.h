@@ -20,7 +20,7 @@
 
 namespace trimtab {
 
-/// What a visit runs: a command of this program that measures whenever it is told (worker.h).
+/// Command of this program that measures at each visit (worker.h).
 struct TrialJob {
   std::string key;                   // names the configuration: visits of one key share a worker
   std::string command = "profile";   // of this program
@@ -29,7 +29,7 @@ struct TrialJob {
   int64_t ranks = 1;
   bool gpus = false;  // each rank has one
 };
-/// Training steps of `run`, measured by `measure`.
+/// Makes a job that measures training steps of `run`.
 TrialJob TrainingJob(const RunConfig& run, const MeasureOptions& measure, std::string key);
 
 /// What to measure and where the result goes.
