@@ -84,9 +84,10 @@ void LockFile::NameHolder() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host = {};
   const std::string text = fmt::format("{}{} on {}\n", kHolder, ::getpid(), host.data());
-  // A full disk takes the name, not the lock.
-  [[maybe_unused]] const int cut = ::ftruncate(fd_, 0);
-  [[maybe_unused]] const ssize_t written = ::pwrite(fd_, text.data(), text.size(), 0);
+  // The file is never empty in between: another process that opens it would take it for a
+  // stranger's. A full disk takes the name, not the lock.
+  const ssize_t written = ::pwrite(fd_, text.data(), text.size(), 0);
+  [[maybe_unused]] const int cut = ::ftruncate(fd_, written > 0 ? written : 0);
 }
 
 LockFile::LockFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
