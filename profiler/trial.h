@@ -29,7 +29,7 @@ struct TrialJob {
   int64_t ranks = 1;
   bool gpus = false;  // each rank has one
 };
-/// Training steps of `run`, measured by `measure`.
+/// Makes a job that measures training steps of `run`.
 TrialJob TrainingJob(const RunConfig& run, const MeasureOptions& measure, std::string key);
 
 /// What to measure and where the result goes.

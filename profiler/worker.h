@@ -49,7 +49,7 @@ using Visits = std::function<void(VisitClerk& clerk)>;
 std::optional<TrialResult> RunWorker(const std::string& results_path, std::istream& commands,
                                      const Visits& visits);
 
-/// Visits to training steps of `run`, on the ranks of this process or of a launcher.
+/// Returns visits that measure training steps of `run`, on the ranks of this process or a launcher.
 Visits TrainingVisits(const RunConfig& run, const MeasureOptions& options);
 
 /// 0 done or never asked, 4 out of memory, 1 otherwise.

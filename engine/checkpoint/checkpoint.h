@@ -121,10 +121,10 @@ class CheckpointWriter {
   /// Safe from several threads for slices that do not overlap.
   void Write(StateKind kind, const TensorSlice& slice);
 
-  /// What this writer has written and what was added to it, for AddReceipt of another: the count of
-  /// elements and their checksums.
+  /// Returns the number of elements that were written here or added, and their checksums, for
+  /// another writer's AddReceipt.
   std::vector<uint64_t> Receipt() const;
-  /// Adds what a writer of another process has written. From one thread.
+  /// Adds what a writer of another process has written. From one thread, after all writes here.
   void AddReceipt(std::span<const uint64_t> receipt);
   /// Call once, from one thread. A writer that joined flushes what it has written; then its receipt
   /// may be taken. The one that made the files writes checkpoint.json, after every element of every
@@ -143,7 +143,7 @@ class CheckpointWriter {
   std::atomic<int64_t> written_elements_ = 0;
 };
 
-/// Which files of a checkpoint a reader opens.
+/// Selects the files of a checkpoint that a reader opens.
 enum class CheckpointParts { kWeights, kAll };
 
 /// Reads checkpoints of this and older versions. Older ones have checksums of whole files, which

@@ -29,7 +29,7 @@ std::string CheckpointFolder(std::string path);
 /// All files that a checkpoint may have.
 std::vector<std::string> CheckpointFileNames();
 
-/// What checkpoint.json says of a file: its size, and XXH64 either of all of it or, where the rest
+/// Entry of a file in checkpoint.json: its size, and XXH64 either of all of it or, where the rest
 /// has checksums of tiles, of its header.
 struct FileDigest {
   int64_t bytes = 0;

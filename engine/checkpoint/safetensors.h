@@ -43,10 +43,10 @@ std::vector<SafetensorsEntry> ParseSafetensorsHeader(std::string_view header, in
 std::string LayOutSafetensors(std::vector<SafetensorsEntry>& entries,
                               const std::map<std::string, std::string>& metadata);
 
-/// Who makes a file that several write: one of them, before the others join.
+/// Role of one of several writers of a file: one makes it, before the others join.
 enum class FileRole { kMake, kJoin };
 
-/// Whether a writer adds up checksums of what it writes.
+/// Selects the checksums that a writer adds up.
 enum class Checksums { kNone, kOfTiles };
 
 class TileSums;
@@ -96,7 +96,7 @@ class SafetensorsReader {
     return file_.bytes().first(static_cast<size_t>(data_begin_));
   }
   /// Makes `Read` compare each tile that it comes to with `kept`, sums as TileSums::bytes gives
-  /// them. Throws InputError, naming `where`, if they are not of as many tiles.
+  /// them. Throws InputError, naming `where`, if the number of tiles differs.
   void ExpectSums(std::span<const std::byte> kept, const std::string& where);
   /// Bytes that were compared so far.
   int64_t checked_bytes() const;

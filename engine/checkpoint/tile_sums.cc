@@ -158,8 +158,10 @@ void TileChecks::Check(const SafetensorsEntry& entry, std::span<const std::byte>
                       "replaced since it was written",
                       path, entry.name, place.grid.Describe(tile), sum, kept_[index]));
     }
-    checked_bytes_ += elements * bytes;
-    checked_[index].store(true, std::memory_order_release);
+    // Two threads may have compared the same tile at once.
+    if (!checked_[index].exchange(true, std::memory_order_release)) {
+      checked_bytes_ += elements * bytes;
+    }
   });
 }
 

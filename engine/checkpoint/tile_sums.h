@@ -20,7 +20,7 @@
 
 namespace trimtab {
 
-/// How a tensor is cut into tiles. The last dimension gives the columns, the others the rows; a
+/// Cuts a tensor into tiles. The last dimension gives the columns, the others the rows; a
 /// tensor of one column, or of one dimension, is a single row.
 class TileGrid {
  public:
@@ -78,7 +78,7 @@ class TileSums {
 
   /// Adds elements from `element` on, given as they are stored. Safe from several threads.
   void Add(const SafetensorsEntry& entry, int64_t element, std::span<const std::byte> stored);
-  /// Adds what another process wrote.
+  /// Adds what another process wrote. From one thread, while no elements are added.
   void Add(std::span<const PlacedSum> sums);
 
   /// Returns the sums that are not 0.

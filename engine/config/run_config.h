@@ -28,7 +28,7 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-/// What our own engine is called among the software stacks.
+/// Name of our own engine among the software stacks.
 inline constexpr const char* kOwnStack = "trimtab";
 
 struct RunConfig {

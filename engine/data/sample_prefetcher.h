@@ -47,7 +47,7 @@ class SamplePrefetcher final : public TokenSource {
     std::exception_ptr error;
   };
 
-  /// What the thread does until this is destroyed.
+  /// Reads announced samples on the thread until this is destroyed.
   void ReadAhead();
   /// Takes the sample out of those that are ready, with all before it; waits where it is the next
   /// to be read. Empty where it is neither.

@@ -125,7 +125,7 @@ const std::vector<BlockPool::Found>& Batcher::KnownPrefix(Sequence& sequence) co
     sequence.known_registrations = -1;
     return known;
   }
-  // What was found stays what it is, a prefix of the tokens, until its block is used anew.
+  // A found block holds a prefix of the tokens until it is allocated again.
   const auto lost = std::ranges::find_if_not(
       known, [this](const BlockPool::Found& each) { return pool_.Holds(each); });
   const bool all = lost == known.end();

@@ -20,9 +20,9 @@ struct Batcher::Sequence {
   int64_t computed = 0;         // of these, whose keys and values are in the cache
   std::vector<int32_t> blocks;
   std::vector<BlockPool::ChainId> chains;  // of the blocks that are registered, the first ones
-  // Of registered blocks that the sequence may begin with, those found so far.
+  // Registered blocks that the sequence may begin with, as far as they were found.
   std::vector<BlockPool::Found> known;
-  int64_t known_registrations = -1;  // of the pool, when the block behind them was looked up
+  int64_t known_registrations = -1;  // of the pool, when the block after them was looked up
   ContinuationIndex continuations;   // of `tokens`
   double arrived_s = 0;
   std::optional<SequenceGrammar> grammar;

@@ -39,11 +39,11 @@ class BlockPool {
   };
   /// The registered block that holds `tokens` behind `before`.
   std::optional<Found> Find(ChainId before, std::vector<int32_t> tokens) const;
-  /// Whether the block still holds what it was found for.
+  /// Returns true if the block still holds the tokens it was found for.
   bool Holds(const Found& found) const {
     return blocks_[static_cast<size_t>(found.block)].chain == found.chain;
   }
-  /// Blocks registered so far: while it stays, Find finds nothing that it has not found before.
+  /// Returns the number of blocks registered so far. While it is unchanged, Find finds nothing new.
   ChainId registrations() const { return last_chain_; }
   /// Calls of Find so far.
   int64_t lookups() const { return lookups_; }

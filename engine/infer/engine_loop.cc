@@ -10,7 +10,7 @@
 
 namespace trimtab {
 
-/// What the loop tells the thread of one ticket. Guarded by Shared::mutex.
+/// News from the loop to the thread of one ticket. Guarded by Shared::mutex.
 struct Ticket::Mailbox {
   std::vector<GenerationRequest> requests;  // until the engine has them
   std::vector<RequestId> ids;               // of those that the engine has taken
@@ -21,7 +21,7 @@ struct Ticket::Mailbox {
   std::condition_variable arrived;
 };
 
-/// What the loop and its tickets share.
+/// State that the loop and its tickets share.
 struct Ticket::Shared {
   struct Running {
     std::shared_ptr<Mailbox> mailbox;

@@ -24,7 +24,7 @@ class Ticket {
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
 
-  /// What a request has brought since the last call.
+  /// News of one request since the last call.
   struct News {
     size_t request = 0;                // its place among those that were submitted together
     std::vector<SampledToken> tokens;  // new ones

@@ -98,6 +98,7 @@ LatencyLimits ParseLimits(const std::string& text) {
 }
 
 LoadReport MedianOf(const std::vector<LoadReport>& reports) {
+  TRIMTAB_ASSERT(!reports.empty(), "the median of no reports");
   LoadReport median = reports.front();
   const auto of = [&reports](auto figure) {
     std::vector<double> values;
@@ -105,6 +106,11 @@ LoadReport MedianOf(const std::vector<LoadReport>& reports) {
     return Quantiles(values).At(0.5);
   };
   median.duration_s = of([](const LoadReport& each) { return each.duration_s; });
+  for (const auto count : {&LoadReport::failed, &LoadReport::prompt_tokens,
+                           &LoadReport::output_tokens, &LoadReport::good}) {
+    median.*count =
+        std::llround(of([&](const LoadReport& each) { return static_cast<double>(each.*count); }));
+  }
   for (const auto latency :
        {&LoadReport::ttft, &LoadReport::tpot, &LoadReport::itl, &LoadReport::e2e}) {
     for (const auto figure : {&LatencySummary::mean, &LatencySummary::p50, &LatencySummary::p90,

@@ -61,8 +61,8 @@ struct LoadReport {
 /// Returns each figure's median over `reports`, which are of one load.
 LoadReport MedianOf(const std::vector<LoadReport>& reports);
 
-/// Seconds per output token of a service under `load`, at most as fast as an open loop asks for
-/// them. Infinite if none came.
+/// Returns the seconds per output token of a service under `load`, at most as fast as an open loop
+/// asks for them. Infinite if none came.
 double SecondsPerToken(const LoadReport& report, const ServiceLoad& load);
 
 LoadReport MakeLoadReport(const std::vector<LoadOutcome>& outcomes, const LatencyLimits& limits);

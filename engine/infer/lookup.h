@@ -11,8 +11,8 @@
 
 namespace trimtab {
 
-/// Where the n-grams of one growing text stood last. Each look-up adds those that have come since
-/// the one before, so a text of n tokens is gone through once, however often it is asked for.
+/// Index of the latest place of each n-gram of one growing text. Each look-up adds the n-grams that
+/// are new since the previous one, so a text is indexed once, however often it is looked up.
 class ContinuationIndex {
  public:
   /// Returns up to `most` tokens that followed the latest earlier place of the last tokens of

@@ -1,8 +1,8 @@
 #include "engine/infer/request.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <iterator>
 #include <span>
 

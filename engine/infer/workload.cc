@@ -78,7 +78,7 @@ bool ServiceLoad::shares() const {
 }
 
 double ServiceLoad::offered_tokens_per_s() const {
-  if (concurrency > 0) return 0;
+  if (concurrency > 0 || requests.empty()) return 0;
   int64_t tokens = 0;
   for (const LoadRequest& each : requests) tokens += each.output_tokens;
   const double seconds = requests.back().at_s - requests.front().at_s;

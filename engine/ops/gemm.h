@@ -18,7 +18,8 @@ enum class Fp8Sums {
                    // slow
 };
 
-/// Rows of one expert are m of its products, or k where they are summed over.
+/// Names the size that differs from call to call: the rows of an expert are m of its GEMMs, or k
+/// where they are summed over.
 enum class VaryingSize { kNone, kM, kK };
 
 struct GemmOptions {
@@ -45,7 +46,7 @@ struct GemmOptions {
   bool tf32 = false;
   /// No effect on other operands.
   Fp8Sums fp8_sums = Fp8Sums::kFull;
-  /// The size that is another one in most calls, so that nothing is worth choosing for it alone.
+  /// No algorithm is chosen for one value of this size alone.
   VaryingSize varying = VaryingSize::kNone;
 };
 

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <ranges>
 #include <span>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/comm/mpi/exchange_rounds.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/config/model_differences.h"
 #include "engine/config/rules.h"
@@ -160,21 +162,19 @@ class RankLoop {
   void CollectReceipts() {
     if (rank_.in_process()) return rank_.Barrier();  // one writer
     Communicator& ranks = *rank_.parallel().host;
-    const int rank = rank_.index();
-    for (int distance = 1; distance < ranks.size(); distance *= 2) {
-      if ((rank & distance) != 0) {
-        const std::vector<uint64_t> receipt = shared_.writer->Receipt();
-        const uint64_t size = receipt.size();
-        SendHostBytes(ranks, std::as_bytes(std::span(&size, 1)), rank - distance);
-        return SendHostBytes(ranks, std::as_bytes(std::span(receipt)), rank - distance);
-      }
-      if (rank + distance >= ranks.size()) continue;
+    const TreePlace tree = PlaceInTree(rank_.index(), ranks.size(), /*root=*/0);
+    for (const int child : std::views::reverse(tree.children)) {  // the smallest subtree first
       uint64_t size = 0;
-      RecvHostBytes(ranks, std::as_writable_bytes(std::span(&size, 1)), rank + distance);
+      RecvHostBytes(ranks, std::as_writable_bytes(std::span(&size, 1)), child);
       std::vector<uint64_t> receipt(size);
-      RecvHostBytes(ranks, std::as_writable_bytes(std::span(receipt)), rank + distance);
+      RecvHostBytes(ranks, std::as_writable_bytes(std::span(receipt)), child);
       shared_.writer->AddReceipt(receipt);
     }
+    if (tree.parent < 0) return;
+    const std::vector<uint64_t> receipt = shared_.writer->Receipt();
+    const uint64_t size = receipt.size();
+    SendHostBytes(ranks, std::as_bytes(std::span(&size, 1)), tree.parent);
+    SendHostBytes(ranks, std::as_bytes(std::span(receipt)), tree.parent);
   }
 
   void MakeWriter(const CheckpointHeader& header, FileRole role) {

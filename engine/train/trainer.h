@@ -62,8 +62,8 @@ class Trainer {
   /// this step, where the caller has exchanged AllowsCapture; otherwise they are asked.
   StepResult Step(const TokenSource& source, int64_t step,
                   std::optional<bool> capture = std::nullopt);
-  /// Whether this rank allows its next step to be captured: an observer looks at values on the
-  /// host, which captured work cannot; a recorder wants to see every op.
+  /// Returns true if this rank allows its next step to be captured. An observer looks at values on
+  /// the host, which captured work cannot; a recorder wants to see every op.
   bool AllowsCapture() const;
 
   /// Samples of a source, in order.
@@ -71,8 +71,8 @@ class Trainer {
     int64_t first = 0;
     int64_t count = 0;
   };
-  /// Returns those that this rank reads in a step, in the order of its micro batches; none where
-  /// other stages of the pipeline read them.
+  /// Returns the samples that this rank reads in a step, in the order of its micro batches; none
+  /// where other stages of the pipeline read them.
   SampleRange SamplesOf(int64_t step) const;
 
   /// Goes on where another run stood that took `samples` samples in its first `step` steps; its

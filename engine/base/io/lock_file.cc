@@ -99,9 +99,10 @@ bool LockFile::HolderRuns(const std::string& path) {
 
 void LockFile::NameHolder() {
   const std::string text = fmt::format("{}{} on {}\n", kHolder, ::getpid(), ThisMachine());
-  // A full disk takes the name, not the lock.
-  [[maybe_unused]] const int cut = ::ftruncate(fd_, 0);
-  [[maybe_unused]] const ssize_t written = ::pwrite(fd_, text.data(), text.size(), 0);
+  // The file is never empty in between: another process that opens it would take it for a
+  // stranger's. A full disk takes the name, not the lock.
+  const ssize_t written = ::pwrite(fd_, text.data(), text.size(), 0);
+  [[maybe_unused]] const int cut = ::ftruncate(fd_, written > 0 ? written : 0);
 }
 
 LockFile::LockFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}

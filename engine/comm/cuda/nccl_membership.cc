@@ -10,7 +10,7 @@ namespace trimtab {
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
 NcclMembership::NcclMembership(const NcclLibrary& library, NcclGroups& groups, std::string name,
-                               int rank, int size, std::function<NcclId()> share_id)
+                               int rank, int size, ShareNcclId share_id)
     : library_(library),
       groups_(groups),
       name_(std::move(name)),

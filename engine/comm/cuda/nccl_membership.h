@@ -2,7 +2,6 @@
 // takes memory of the GPU and connections, and many a run sends nothing in some of its groups.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "engine/comm/cuda/nccl_groups.h"
@@ -12,10 +11,10 @@ namespace trimtab {
 
 class NcclMembership {
  public:
-  /// `share_id` returns the same id on all ranks of the group. `name` is for errors: "the dp group
-  /// of 8". The communicator becomes one of `groups`; both must outlive this.
+  /// `name` is for errors: "the dp group of 8". The communicator becomes one of `groups`; both must
+  /// outlive this.
   NcclMembership(const NcclLibrary& library, NcclGroups& groups, std::string name, int rank,
-                 int size, std::function<NcclId()> share_id);
+                 int size, ShareNcclId share_id);
   NcclMembership(const NcclMembership&) = delete;
   NcclMembership& operator=(const NcclMembership&) = delete;
 
@@ -35,7 +34,7 @@ class NcclMembership {
   const std::string name_;
   const int rank_;
   const int size_;
-  std::function<NcclId()> share_id_;
+  ShareNcclId share_id_;
   ncclComm_t comm_ = nullptr;
 };
 

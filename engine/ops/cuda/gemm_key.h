@@ -1,5 +1,5 @@
-// What kind of product a matrix product is, apart from the addresses of its operands: by which
-// plans of cuBLASLt are found. Needs no CUDA.
+// GemmKey: everything about a GEMM but the addresses of its operands. Plans of cuBLASLt are found
+// by it. Needs no CUDA.
 #pragma once
 
 #include <cstdint>
@@ -39,38 +39,39 @@ struct GemmKey {
 };
 bool operator<(const GemmKey& left, const GemmKey& right);
 
-/// The largest power of two up to 256 that divides the address.
+/// Returns the largest power of two up to 256 that divides the address.
 uint32_t Alignment(const Tensor& tensor);
 
-/// The key of a call that Gemm() has checked.
+/// Returns the key of a call that Gemm() has checked.
 GemmKey KeyOf(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b,
               const Tensor& c, const GemmOptions& options);
 
-/// What product it is, for messages.
+/// Describes the GEMM in messages.
 std::string Describe(const GemmKey& key);
 
-/// The rule of cuBLASLt that a product breaks, or empty. Its own answer is only "not supported":
-/// fp8 products are TN, their rows multiples of 16 bytes, their addresses aligned to 16 bytes, and
-/// no bias is added to an fp32 result (cuBLAS manual, "cublasLtMatmul()", 8-bit kernels). Auxiliary
-/// matrices have rows of a multiple of 8 values (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
+/// Returns the rule of cuBLASLt that a GEMM breaks, or empty. Its own answer is only "not
+/// supported": fp8 products are TN, their rows multiples of 16 bytes, their addresses aligned to 16
+/// bytes, and no bias is added to an fp32 result (cuBLAS manual, "cublasLtMatmul()", 8-bit
+/// kernels). Auxiliary matrices have rows of a multiple of 8 values
+/// (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
 std::string BrokenRule(const GemmKey& key);
 
-/// Whether the extra has an auxiliary matrix.
+/// Returns true if the extra has an auxiliary matrix.
 inline bool HasAuxiliary(const GemmKey& key) {
   return key.extra == GemmExtra::kGelu || key.extra == GemmExtra::kGeluOf;
 }
 
-/// Whether the extra is an epilogue, of which cuBLASLt may have no algorithm.
+/// Returns true if the extra is an epilogue, for which cuBLASLt may have no algorithm.
 inline bool HasEpilogue(const GemmKey& key) {
   return HasAuxiliary(key) || key.extra == GemmExtra::kRowSums;
 }
 
-/// The number of rows that stands for `rows`: the next of 16, 20, 24, 28, 32, 40, 48, 56, 64, 80,
-/// ... So there are four to each doubling, however many different numbers come.
+/// Rounds `rows` up to the next of 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, ...: four to each
+/// doubling.
 int64_t RowBucket(int64_t rows);
 
-/// The key that products which may share a plan have in common: sizes that vary from call to call
-/// are rounded up to their bucket.
+/// Returns the key by which GEMMs share a plan: a size that varies from call to call is rounded up
+/// to its bucket.
 GemmKey PlanKey(const GemmKey& key);
 
 }  // namespace trimtab

@@ -91,7 +91,7 @@ std::optional<cublasLtMatmulAlgo_t> Fastest(CudaDevice& device, const GemmPlan& 
   return best;
 }
 
-/// Whether the algorithm runs the product as the plan's descriptors have it now.
+/// Returns true if the algorithm runs the GEMM with the sizes that the descriptors have now.
 bool Runs(CudaDevice& device, const GemmPlan& plan) {
   const GemmDescriptors& descriptors = plan.descriptors;
   cublasLtMatmulHeuristicResult_t result{};

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <tuple>
+
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -39,6 +42,43 @@ TEST(LoadReport, IsTheOneWorkedOutByHand) {
        {"ttft", "ttft<", "ttft<5", "ttft<-5ms", "x<5ms", "ttft<5ms,", "ttft<5 ms"}) {
     EXPECT_THROW(ParseLimits(bad), UsageError) << bad;
   }
+}
+
+TEST(LoadReport, MedianIsOfEachFigure) {
+  std::vector<LoadReport> reports(3);
+  for (const auto& [report, good, duration_s] :
+       {std::tuple(0, 9, 3.0), std::tuple(1, 2, 1.0), std::tuple(2, 5, 2.0)}) {
+    LoadReport& each = reports[static_cast<size_t>(report)];
+    each.requests = 10;
+    each.good = good;
+    each.failed = 10 - good;
+    each.output_tokens = 100 * good;
+    each.duration_s = duration_s;
+    each.ttft.p99 = 10 * duration_s;
+  }
+  const LoadReport median = MedianOf(reports);
+  EXPECT_EQ(median.requests, 10);
+  EXPECT_EQ(median.good, 5);
+  EXPECT_EQ(median.failed, 5);
+  EXPECT_EQ(median.output_tokens, 500);
+  EXPECT_EQ(median.duration_s, 2);
+  EXPECT_EQ(median.ttft.p99, 20);
+  EXPECT_EQ(MedianOf({reports[1]}), reports[1]);
+}
+
+TEST(LoadReport, AnOpenLoopGivesNoMoreTokensThanItAsksFor) {
+  ServiceLoad load = {.concurrency = 4};
+  for (const double at_s : {0.0, 1.0, 2.0}) load.requests.push_back({at_s, 8, 100});
+  LoadReport report;
+  report.duration_s = 1;
+  report.output_tokens = 300;
+  EXPECT_DOUBLE_EQ(SecondsPerToken(report, load), 1 / 300.0);
+  load.concurrency = 0;  // 150 tokens per second come, of which 0.8 keep up
+  EXPECT_DOUBLE_EQ(SecondsPerToken(report, load), 1 / 120.0);
+  report.output_tokens = 50;
+  EXPECT_DOUBLE_EQ(SecondsPerToken(report, load), 1 / 50.0);
+  report.output_tokens = 0;
+  EXPECT_TRUE(std::isinf(SecondsPerToken(report, load)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "tests/engine/data/data_test_util.h"
@@ -84,6 +85,20 @@ TEST(Workload, ReadsTraces) {
                           "{\"input_tokens\": 1, \"output_tokens\": 1, \"x\": 1}"}) {
     WriteBytes(path, bad);
     EXPECT_TRUE(MessageOf<InputError>([&] { ReadTrace(path); }).starts_with(path)) << bad;
+  }
+}
+
+TEST(ServiceLoad, JsonRoundTrips) {
+  ServiceLoad load = {.requests = DrawRequests("uniform:5-9/7", 6, /*rate=*/3, /*seed=*/1)};
+  ShareBeginnings(4, load.requests);
+  EXPECT_EQ(ServiceLoadFromJson(ToJson(load), "load"), load);
+  load.concurrency = 8;
+  EXPECT_EQ(ServiceLoadFromJson(ToJson(load), "load"), load);
+  for (const char* bad : {"[]", "[[0, 1, 1]]", "[[0, 0, 1, 0]]", "[[0, 1, 1, 2]]",
+                          "[[0, 1, 1.5, 0]]", "[[2, 1, 1, 0], [1, 1, 1, 0]]"}) {
+    const nlohmann::json json = {{"concurrency", 0}, {"requests", nlohmann::json::parse(bad)}};
+    const std::string message = MessageOf<InputError>([&] { ServiceLoadFromJson(json, "load"); });
+    EXPECT_TRUE(message.starts_with("load.requests[")) << bad << ": " << message;
   }
 }
 

@@ -23,7 +23,7 @@ std::vector<double> Numbers(int64_t count, uint32_t seed) {
   return numbers;
 }
 
-/// Which part of a whole matrix of `columns` columns a rank has.
+/// Part of a whole matrix that a rank has.
 struct Part {
   Part(const LayerContext& context, Held held, int64_t width)
       : whole_columns(width),
@@ -121,7 +121,7 @@ WholeLayer RunLayer(const ModelConfig& model, const std::string& layout, const L
     Place(dx, input, whole.dx);
     for (const Parameter* parameter : store.parameters()) {
       PlaceParameter(*parameter, parameter->weight, /*adds=*/false, whole.weights);
-      // Of parameters that all have, each rank makes the gradient from its own rows. Data-parallel
+      // Each rank makes the gradient of a replicated parameter from its own rows. Data-parallel
       // ranks have the same rows here.
       const bool adds = !parameter->spec.tensor_parallel && context.sequence_parallel();
       if (adds && parallel.dp_rank > 0) continue;
@@ -165,9 +165,18 @@ double RelativeError(const std::vector<double>& actual, const std::vector<double
   return std::sqrt(difference / size);
 }
 
-double LayerTolerance(const std::string& layout) {
-  if (layout.ends_with("fp32")) return 1e-6;
-  return layout.ends_with("bf16") ? 0.01 : 0.08;
+double LayerTolerances::Of(const std::string& layout) const {
+  if (layout.ends_with("fp32")) return fp32;
+  return layout.ends_with("bf16") ? bf16 : fp8;
+}
+
+void ExpectSameLayer(const WholeLayer& layer, const std::vector<double>& y, const WholeLayer& alone,
+                     double tolerance) {
+  EXPECT_LT(RelativeError(layer.y, y), tolerance);
+  EXPECT_LT(RelativeError(layer.dx, alone.dx), tolerance);
+  for (const auto& [name, gradient] : alone.gradients) {
+    EXPECT_LT(RelativeError(layer.gradients.at(name), gradient), tolerance) << name;
+  }
 }
 
 std::vector<double> TimesTransposed(const std::vector<double>& a, const std::vector<double>& b,

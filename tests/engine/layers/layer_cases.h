@@ -16,8 +16,8 @@ namespace trimtab {
 
 inline constexpr int64_t kLayerTokens = 32;  // two sequences of 16
 
-/// What a tensor-parallel rank has of a matrix: rows of the residual stream, which are all of them
-/// without sequence parallelism; or its columns of all rows.
+/// Part of a matrix that a tensor-parallel rank has: rows of the residual stream, which are all of
+/// them without sequence parallelism; or its columns of all rows.
 enum class Held { kRows, kColumns };
 
 /// The input [N, in] and output [N, out] of a layer.
@@ -49,13 +49,24 @@ WholeLayer RunLayer(const ModelConfig& model, const std::string& layout, const L
 
 /// Every combination of tp, sp, chunks and precision that is legal.
 std::vector<std::string> LayerLayouts();
-/// A name for GoogleTest.
+/// Returns a name for GoogleTest.
 std::string LayoutTestName(const std::string& layout);
 
-/// The size of the difference by that of `expected`.
+/// Returns the norm of the difference over that of `expected`.
 double RelativeError(const std::vector<double>& actual, const std::vector<double>& expected);
-/// The largest RelativeError that the types of the layout explain.
-double LayerTolerance(const std::string& layout);
+/// Upper bounds of RelativeError by the layout's precision; the defaults are those of one GEMM.
+struct LayerTolerances {
+  double fp32 = 1e-6;
+  double bf16 = 0.01;
+  double fp8 = 0.08;
+
+  /// Returns the bound of the layout.
+  double Of(const std::string& layout) const;
+};
+/// Compares `layer` with a dense result `y`, and its gradients with those of `alone`, which ran on
+/// one rank in fp32.
+void ExpectSameLayer(const WholeLayer& layer, const std::vector<double>& y, const WholeLayer& alone,
+                     double tolerance);
 
 /// a [n, k] times b^T, b [m, k]: [n, m].
 std::vector<double> TimesTransposed(const std::vector<double>& a, const std::vector<double>& b,

@@ -22,7 +22,7 @@ class LinearTest : public testing::TestWithParam<std::string> {
 
   /// y = x W^T + b, and its gradients.
   void ExpectDense(const WholeLayer& layer, const std::string& name) const {
-    const double tolerance = LayerTolerance(GetParam());
+    const double tolerance = LayerTolerances().Of(GetParam());
     const std::vector<double>& weight = layer.weights.at(name + ".weight");
     std::vector<double> y = TimesTransposed(layer.x, weight, kIn);
     std::vector<double> dbias(static_cast<size_t>(kOut));

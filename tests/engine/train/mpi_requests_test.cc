@@ -1,4 +1,4 @@
-// What a training step costs in messages between all of its ranks, beside those of its groups.
+// Messages that a training step costs between all of its ranks, besides those of its groups.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
