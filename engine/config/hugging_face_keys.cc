@@ -202,8 +202,7 @@ void ConfigFile::LayerTypes(ModelConfig& model) {
     if (period == 1) listed.sliding_window = listed.full_attention_period = 0;
   }
   for (int64_t i = 0; i < model.num_layers; ++i) {
-    const char* expected =
-        listed.layer_kind(i).sliding_window > 0 ? "sliding_attention" : "full_attention";
+    const char* expected = listed.window(i) > 0 ? "sliding_attention" : "full_attention";
     const nlohmann::json& type = types->at(static_cast<size_t>(i));
     if (type == expected) continue;
     throw InputError(fmt::format("{}[{}]: expected {}, got {}", object_.Where("layer_types"), i,
@@ -211,7 +210,7 @@ void ConfigFile::LayerTypes(ModelConfig& model) {
   }
   // Where a model is so shallow that no layer shows the period, the family's stays.
   for (int64_t i = 0; i < model.num_layers; ++i) {
-    if (listed.layer_kind(i) != model.layer_kind(i)) {
+    if (listed.window(i) != model.window(i)) {
       model = listed;
       return;
     }

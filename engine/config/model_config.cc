@@ -8,7 +8,6 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/nearest_name.h"
-#include "engine/base/units.h"
 #include "engine/config/hugging_face.h"
 #include "engine/config/model_presets.h"
 #include "engine/config/strict_json.h"
@@ -24,7 +23,9 @@ int64_t MlpSize(const ModelConfig& model, int64_t ffn) {
 
 /// Parameters of attention.
 int64_t AttentionSize(const ModelConfig& model) {
-  const int64_t head_norms = model.query_key_norm ? 2 * model.head_size() : 0;
+  const int64_t normed_heads =
+      model.query_key_norm_whole ? model.num_heads + model.num_kv_heads : 2;
+  const int64_t head_norms = model.query_key_norm ? normed_heads * model.head_size() : 0;
   const int64_t latent_norms = model.latent.q_lora_rank + model.latent.kv_lora_rank;
   return model.attention_weights() + (model.has_qkv_bias() ? model.qkv_size() : 0) +
          (model.bias ? model.hidden_size : 0) + head_norms + latent_norms +
@@ -65,24 +66,16 @@ ModelConfig LoadModelFile(std::string path) {
 }  // namespace
 
 int64_t ModelConfig::padded_vocab_size(int64_t tp) const {
-  return RoundUp(vocab_size, make_vocab_size_divisible_by * tp);
+  return embedding().table.padded_rows(tp);
 }
 
-bool ModelConfig::gated() const {
-  return activation == ActivationKind::kSwiGlu || activation == ActivationKind::kGeGlu ||
-         activation == ActivationKind::kGeGluErf || activation == ActivationKind::kClampedSwiGlu;
-}
+bool ModelConfig::gated() const { return MlpSpec::IsGated(activation); }
 
 int64_t ModelConfig::rotary_size() const {
   if (latent.used()) return latent.qk_rope_head_dim;
   // A product that rounds to just below a whole number is that number.
   return static_cast<int64_t>(
       std::floor(static_cast<double>(head_size()) * rotary_fraction + 1e-9));
-}
-
-LayerKind ModelConfig::layer_kind(int64_t layer) const {
-  const bool full = full_attention_period > 0 && (layer + 1) % full_attention_period == 0;
-  return {.sliding_window = full ? 0 : sliding_window, .moe = moe.is_moe_layer(layer)};
 }
 
 bool ModelConfig::has_dense_layers() const { return moe.moe_layers(num_layers) < num_layers; }

@@ -94,7 +94,7 @@ TEST(HuggingFace, MissingKeysStandForTheDefaultsOfTheirClass) {
     EXPECT_EQ(model.head_size(), expected.head_size);
     EXPECT_EQ(model.ffn_hidden_size, expected.ffn);
     EXPECT_EQ(model.max_sequence_length, expected.positions);
-    EXPECT_EQ(model.layer_kind(0).sliding_window, expected.window);
+    EXPECT_EQ(model.window(0), expected.window);
     EXPECT_EQ(model.norm_epsilon, expected.epsilon);
     EXPECT_EQ(model.rope_theta, expected.theta);
     EXPECT_EQ(model.rotary_fraction, expected.fraction);

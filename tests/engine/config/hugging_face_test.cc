@@ -295,7 +295,7 @@ TEST(HuggingFace, LayerTypesMustBeThoseOfTheFamily) {
   nlohmann::json types = nlohmann::json::array();
   for (int i = 0; i < 26; ++i) types.push_back(i % 2 == 0 ? "sliding_attention" : "full_attention");
   json["layer_types"] = types;
-  EXPECT_EQ(Read(json).layer_kind(0).sliding_window, 4096);
+  EXPECT_EQ(Read(json).window(0), 4096);
   json["layer_types"][3] = "sliding_attention";
   EXPECT_EQ(ErrorText<InputError>([&json] { Read(json); }),
             "c.json: $.layer_types[3]: expected full_attention, got \"sliding_attention\"");

@@ -232,6 +232,8 @@ TEST(ModelConfig, JsonRoundTripsForEveryField) {
   model.attention_soft_cap = 50;
   model.attention_scale = 1.0 / 12.0;
   model.query_key_norm = true;
+  model.query_key_norm_whole = true;
+  model.window_rope_theta = 1e7;
   model.qkv_clip = 8;
   model.attention_sinks = true;
   model.mtp_modules = 2;
@@ -252,7 +254,7 @@ TEST(ModelConfig, JsonRoundTripsForEveryField) {
   const nlohmann::json json = ToJson(model);
   EXPECT_EQ(ModelConfigFromJson(nlohmann::json::parse(json.dump()), "f: $"), model);
   // Each is written because it differs from the default, and no other key is.
-  EXPECT_EQ(json.size(), ToJson(ModelConfig{}).size() + 25);
+  EXPECT_EQ(json.size(), ToJson(ModelConfig{}).size() + 27);
 }
 
 // What a file says may contradict itself: that is the file's fault, and no layout's.
@@ -271,12 +273,12 @@ TEST(ModelConfig, AFileThatContradictsItselfIsRefusedWithItsPlace) {
 
 TEST(ModelConfig, LayersWithAndWithoutAWindow) {
   ModelConfig model = LoadModelConfig("llama-tiny");
-  EXPECT_EQ(model.layer_kind(0).sliding_window, 0);
+  EXPECT_EQ(model.window(0), 0);
   model.sliding_window = 16;
-  EXPECT_EQ(model.layer_kind(1).sliding_window, 16);
+  EXPECT_EQ(model.window(1), 16);
   model.full_attention_period = 2;
-  EXPECT_EQ(model.layer_kind(0).sliding_window, 16);
-  EXPECT_EQ(model.layer_kind(1).sliding_window, 0);
+  EXPECT_EQ(model.window(0), 16);
+  EXPECT_EQ(model.window(1), 0);
 }
 
 TEST(ModelConfig, OwnFileWithDefaults) {
