@@ -219,7 +219,7 @@ struct ServingRecorder::State {
     const auto pp = static_cast<double>(layout.pp);
     footprint.weight_bytes = layers / pp + (layout.pp == 1 ? tables : 1) * table;
     footprint.kv_bytes_per_token =
-        static_cast<double>(model.num_layers * LayerCacheValues(model, layout.tp)) *
+        static_cast<double>(model.num_layers * LayerCacheValues(model.layer(0).mixer, layout.tp)) *
         layout.kv_bytes / pp;
   }
 };

@@ -10,9 +10,17 @@ namespace trimtab {
 namespace {
 
 ModelConfig SmallModel() {
-  ModelConfig model = LoadModelConfig("llama-tiny");
-  model.num_layers = 6;
-  return model;
+  return {.vocab_size = 61,
+          .hidden_size = 32,
+          .num_layers = 6,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .ffn_hidden_size = 48,
+          .max_sequence_length = 16,
+          .norm = NormKind::kRmsNorm,
+          .activation = ActivationKind::kSwiGlu,
+          .position = PositionKind::kRope,
+          .bias = false};
 }
 
 TEST(LayerSpec, LayersOfAPlainModelAreEqual) {
@@ -66,7 +74,12 @@ TEST(LayerSpec, LayersWithExpertsDifferFromDenseOnes) {
 }
 
 TEST(LayerSpec, LatentAttentionHasTheHeadsOfItsModel) {
-  const ModelConfig model = LoadModelConfig("deepseek-v3");
+  ModelConfig model = SmallModel();
+  model.latent = {.q_lora_rank = 12,
+                  .kv_lora_rank = 8,
+                  .qk_nope_head_dim = 4,
+                  .qk_rope_head_dim = 2,
+                  .v_head_dim = 5};
   const LayerSpec layer = model.layer(0);
   const LatentSpec& latent = std::get<LatentSpec>(layer.mixer);
   EXPECT_EQ(latent.latent, model.latent);

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "engine/config/model_config.h"
 #include "engine/layers/linear.h"
 #include "engine/ops/elementwise.h"
 
