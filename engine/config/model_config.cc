@@ -2,15 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "engine/base/error.h"
-#include "engine/base/log.h"
-#include "engine/base/nearest_name.h"
-#include "engine/config/hugging_face.h"
-#include "engine/config/model_presets.h"
-#include "engine/config/strict_json.h"
 
 namespace trimtab {
 namespace {
@@ -41,26 +32,6 @@ int64_t MoeSize(const ModelConfig& model, int64_t experts) {
       moe.shared_ffn_hidden_size == 0 ? 0 : MlpSize(model, moe.shared_ffn_hidden_size);
   const int64_t gate = moe.shared_expert_gate ? model.hidden_size : 0;
   return experts * MlpSize(model, moe.ffn_hidden_size) + router + shared + gate;
-}
-
-/// Returns the name of a model whose file does not say it: that of its folder if the file is the
-/// folder's config.json, else the file's path.
-std::string NameOfFile(const std::string& path) {
-  const std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
-  const std::string folder = file.parent_path().filename().string();
-  return file.filename() == "config.json" && !folder.empty() ? folder : path;
-}
-
-ModelConfig LoadModelFile(std::string path) {
-  if (std::filesystem::is_directory(path)) path += "/config.json";
-  const nlohmann::json json = ReadJsonFile(path);
-  const std::string where = path + ": $";
-  std::vector<std::string> notes;
-  ModelConfig model = IsHuggingFaceConfig(json) ? ModelConfigFromHuggingFace(json, where, &notes)
-                                                : ModelConfigFromJson(json, where);
-  for (const std::string& note : notes) LogInfo("{}: {}", path, note);
-  if (model.name.empty()) model.name = NameOfFile(path);
-  return model;
 }
 
 }  // namespace
@@ -135,25 +106,6 @@ int64_t ModelConfig::active_mlp_weights() const {
                               hidden_size * moe.num_experts + weights(moe.shared_ffn_hidden_size) +
                               (moe.shared_expert_gate ? hidden_size : 0);
   return (num_layers - moe_layers) * weights(ffn_hidden_size) + moe_layers * moe_weights;
-}
-
-std::vector<std::string> ModelPresetNames() {
-  std::vector<std::string> names;
-  for (const ModelConfig& preset : ModelPresets()) names.push_back(preset.name);
-  return names;
-}
-
-ModelConfig LoadModelConfig(const std::string& preset_or_path) {
-  for (const ModelConfig& preset : ModelPresets()) {
-    if (preset.name == preset_or_path) return preset;
-  }
-  std::error_code ignored;
-  const bool is_path = preset_or_path.find('/') != std::string::npos ||
-                       preset_or_path.ends_with(".json") ||
-                       std::filesystem::exists(preset_or_path, ignored);
-  if (is_path) return LoadModelFile(preset_or_path);
-  throw UsageError(fmt::format("model '{}' is neither a preset nor a file{}", preset_or_path,
-                               SuggestName(preset_or_path, ModelPresetNames())));
 }
 
 }  // namespace trimtab

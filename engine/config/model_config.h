@@ -8,7 +8,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "engine/config/latent_config.h"
 #include "engine/config/layer_spec.h"
@@ -139,13 +138,6 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
 };
-
-/// Names of the built-in models, in the order `trimtab models` lists them.
-std::vector<std::string> ModelPresetNames();
-
-/// A preset by name, or a file: our own model JSON or a Hugging Face config.json.
-/// Throws UsageError (unknown preset, with the nearest name) or InputError (file, JSON path).
-ModelConfig LoadModelConfig(const std::string& preset_or_path);
 
 /// Our own JSON form. `where` prefixes error messages ("run.json: $.model"). Strict.
 ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& where);

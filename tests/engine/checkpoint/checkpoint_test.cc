@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/checkpoint/slice_runs.h"
 #include "engine/checkpoint/xxh64.h"
+#include "engine/families/load_config.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {

@@ -1,5 +1,7 @@
 #include "tests/engine/train/families.h"
 
+#include "engine/families/load_config.h"
+
 namespace trimtab {
 
 const std::vector<std::string>& FamilyNames() {

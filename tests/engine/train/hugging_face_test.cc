@@ -12,8 +12,9 @@
 #include <stdexcept>
 
 #include "engine/base/float16.h"
-#include "engine/config/hugging_face.h"
 #include "engine/config/rules.h"
+#include "engine/families/hugging_face.h"
+#include "engine/families/load_config.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/export_weights.h"
 #include "engine/train/ranks.h"
@@ -233,7 +234,7 @@ TEST(HuggingFacePresets, HaveTensorsForAllParameters) {
     SCOPED_TRACE(preset);
     const ModelConfig model = LoadModelConfig(preset);
     const std::string type = ToHuggingFace(model)["model_type"].get<std::string>();
-    const HuggingFaceFamily& family = FindHuggingFaceFamily(type, preset);
+    const Family& family = RequireFamily(type, preset);
     const WholeModelDeclaration whole = DeclareWholeModel(model);
     std::set<std::string> names;
     int64_t elements = 0;

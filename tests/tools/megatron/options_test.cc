@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/config/hugging_face.h"
+#include "engine/families/hugging_face.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/strict_json.h"
+#include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
 
 namespace trimtab {

@@ -1,17 +1,18 @@
-// The tables behind hugging_face_names.h: a row for each layer of a model type.
+// Names of Hugging Face's tensors, and how they hold the engine's parameters: as data.
 #pragma once
 
 #include <array>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "engine/config/model_config.h"
 
 namespace trimtab {
 
-/// How tensors of theirs hold a parameter of ours.
-enum class HuggingFaceForm {
+/// How tensors of a file hold a parameter of the engine.
+enum class TensorForm {
   kSame,        // one tensor, as ours
   kTransposed,  // one tensor, matrices as [in, out] (GPT-2's Conv1D)
   kStacked,     // tensors whose rows follow each other: query, key and value; or gate and up
@@ -25,26 +26,24 @@ enum class HuggingFaceForm {
   kWholeExperts,           // one, [E, out, in], as ours
 };
 
-/// A layer: "NAME.weight", "NAME.bias" of ours are those of theirs. Or a parameter, each by its
-/// full name. Each '*' stands for a number, the same in both; one more of theirs, for the number of
-/// the expert.
-struct HuggingFaceRow {
+/// One layer, whose "NAME.weight" and "NAME.bias" are those of `theirs`; or one parameter, by its
+/// full name. Each '*' stands for a number, the same in both names; one more in `theirs` stands for
+/// the number of the expert.
+struct TensorRow {
   std::string_view ours;
-  HuggingFaceForm form = HuggingFaceForm::kSame;
   std::array<std::string_view, 3> theirs{};  // those used come first
-  std::optional<BlockKind> block{};          // only in models of such blocks
+  TensorForm form = TensorForm::kSame;
+  std::optional<BlockKind> block{};  // only in models of such blocks
 };
-using HuggingFaceRows = std::span<const HuggingFaceRow>;
+using TensorRows = std::span<const TensorRow>;
 
-struct HuggingFaceFamily {
-  std::string_view model_type;
-  std::string_view prefix;                // of the model's body
-  std::array<HuggingFaceRows, 5> rows{};  // the first that fits a layer holds
-  std::span<const std::string_view> buffers{};
-  HuggingFaceRows fused{};  // as Transformers 5 holds experts, and may save them
+/// The tensors of a family's files.
+struct TensorNames {
+  std::string_view prefix{};       // of the model's body
+  std::vector<TensorRows> rows{};  // the first that fits a layer holds
+  std::span<const std::string_view>
+      buffers{};       // tensors that files may hold, and that are computed
+  TensorRows fused{};  // experts as Transformers 5 holds them, and may save them
 };
-
-/// All model types whose tensors have names.
-std::span<const HuggingFaceFamily> HuggingFaceFamilies();
 
 }  // namespace trimtab

@@ -1,12 +1,12 @@
-#include "engine/config/hugging_face_keys.h"
+#include "engine/families/keys/config_file.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/config/hugging_face_other_keys.h"
 #include "engine/config/model_limits.h"
+#include "engine/families/keys/other_keys.h"
 
 namespace trimtab {
 namespace {

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/config/hugging_face_keys.h"
 #include "engine/config/model_limits.h"
+#include "engine/families/keys/config_file.h"
 
 namespace trimtab {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/config/hugging_face_other_keys.h"
+#include "engine/families/keys/other_keys.h"
 
 #include <algorithm>
 
