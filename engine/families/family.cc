@@ -56,6 +56,10 @@ void Simplify(ModelConfig& model) {
   if (model.attention_scale == 1.0 / std::sqrt(static_cast<double>(model.head_size()))) {
     model.attention_scale = 0;
   }
+  const bool unscaled = model.rope_scaling.kind == RopeScalingKind::kNone;
+  if (model.sliding_window == 0 || (unscaled && model.window_rope_theta == model.rope_theta)) {
+    model.window_rope_theta = 0;
+  }
   if (model.qkv_bias == model.bias) model.qkv_bias.reset();
   if (model.mlp_bias == model.bias) model.mlp_bias.reset();
 }

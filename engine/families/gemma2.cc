@@ -7,13 +7,6 @@
 namespace trimtab {
 namespace {
 
-constexpr TensorRow kGemma2Norms[] = {
-    {"decoder.layers.*.input_layernorm", {"model.layers.*.input_layernorm"}},
-    {"decoder.layers.*.post_attention_layernorm", {"model.layers.*.post_attention_layernorm"}},
-    {"decoder.layers.*.pre_mlp_layernorm", {"model.layers.*.pre_feedforward_layernorm"}},
-    {"decoder.layers.*.post_mlp_layernorm", {"model.layers.*.post_feedforward_layernorm"}},
-};
-
 constexpr PresetRow kGemma2Presets[] = {
     {"gemma2-2b", 26, 2304, 8, 4, 9216, 256000, 8192, true, 1e-6, 10000.0, 256},
     {"gemma2-9b", 42, 3584, 16, 8, 14336, 256000, 8192, true, 1e-6, 10000.0, 256},
@@ -58,17 +51,7 @@ nlohmann::json WriteGemma2(const ModelConfig& model) {
   nlohmann::json config = WriteLlamaLike(model, "Gemma2ForCausalLM");
   config.erase("hidden_act");
   config["hidden_activation"] = "gelu_pytorch_tanh";
-  const double scale = model.attention_scale > 0
-                           ? model.attention_scale
-                           : 1.0 / std::sqrt(static_cast<double>(model.head_size()));
-  // A whole number in all files; its root loses the last bits.
-  config["query_pre_attn_scalar"] = std::round(1.0 / (scale * scale) * 1e6) / 1e6;
-  const auto put = [&config](const char* key, double value) {
-    config[key] = nullptr;
-    if (value > 0) config[key] = value;
-  };
-  put("attn_logit_softcapping", model.attention_soft_cap);
-  put("final_logit_softcapping", model.logit_soft_cap);
+  WriteGemmaScores(model, config);
   WriteWindow(model, config);
   return config;
 }
@@ -83,7 +66,7 @@ Family Gemma2Family() {
       .read = ReadGemma2,
       .write = WriteGemma2,
       .refused = {{"attention_bias", false, "a bias in attention"}},
-      .tensors = LlamaLikeTensors({kLlamaTensors, kGemma2Norms, kGateAndUp}),
+      .tensors = LlamaLikeTensors({kLlamaTensors, kSandwichNorms, kGateAndUp}),
       .presets = {MakePresets("Gemma 2", defaults, kGemma2Presets, ScaleEmbeddingByHiddenSize),
                   MakePresets("Gemma 2", defaults, kGemma2LargestPresets, [](ModelConfig& model) {
                     ScaleEmbeddingByHiddenSize(model);

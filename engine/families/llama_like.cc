@@ -1,5 +1,8 @@
 #include "engine/families/llama_like.h"
 
+#include <cmath>
+#include <utility>
+
 namespace trimtab {
 namespace {
 
@@ -63,6 +66,28 @@ nlohmann::json WriteLlamaLike(const ModelConfig& model, const char* architecture
 void WriteWindow(const ModelConfig& model, nlohmann::json& config) {
   config["sliding_window"] = nullptr;
   if (model.sliding_window > 0) config["sliding_window"] = model.sliding_window;
+}
+
+void WriteLayerTypes(const ModelConfig& model, nlohmann::json& config) {
+  nlohmann::json types = nlohmann::json::array();
+  for (int64_t i = 0; i < model.num_layers; ++i) {
+    types.push_back(model.window(i) > 0 ? "sliding_attention" : "full_attention");
+  }
+  config["layer_types"] = std::move(types);
+}
+
+void WriteGemmaScores(const ModelConfig& model, nlohmann::json& config) {
+  const double scale = model.attention_scale > 0
+                           ? model.attention_scale
+                           : 1.0 / std::sqrt(static_cast<double>(model.head_size()));
+  // A whole number in all files; its root loses the last bits.
+  config["query_pre_attn_scalar"] = std::round(1.0 / (scale * scale) * 1e6) / 1e6;
+  const auto put = [&config](const char* key, double value) {
+    config[key] = nullptr;
+    if (value > 0) config[key] = value;
+  };
+  put("attn_logit_softcapping", model.attention_soft_cap);
+  put("final_logit_softcapping", model.logit_soft_cap);
 }
 
 TensorNames LlamaLikeTensors(std::vector<TensorRows> rows, TensorRows fused) {

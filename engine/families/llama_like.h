@@ -14,6 +14,12 @@ nlohmann::json WriteLlamaLike(const ModelConfig& model, const char* architecture
 /// Writes the key "sliding_window": null for a model without one.
 void WriteWindow(const ModelConfig& model, nlohmann::json& config);
 
+/// Writes the key "layer_types": which layers have the window.
+void WriteLayerTypes(const ModelConfig& model, nlohmann::json& config);
+
+/// Writes the scale and the soft caps of scores and logits, under Gemma's keys.
+void WriteGemmaScores(const ModelConfig& model, nlohmann::json& config);
+
 /// Returns `rows` with the prefix and the buffers of Llama.
 TensorNames LlamaLikeTensors(std::vector<TensorRows> rows, TensorRows fused = {});
 
@@ -36,6 +42,13 @@ inline constexpr TensorRow kLlamaTensors[] = {
 inline constexpr TensorRow kLlamaNorms[] = {
     {"decoder.layers.*.input_layernorm", {"model.layers.*.input_layernorm"}},
     {"decoder.layers.*.pre_mlp_layernorm", {"model.layers.*.post_attention_layernorm"}},
+};
+/// Norms before and after attention and MLP, or after them alone.
+inline constexpr TensorRow kSandwichNorms[] = {
+    {"decoder.layers.*.input_layernorm", {"model.layers.*.input_layernorm"}},
+    {"decoder.layers.*.post_attention_layernorm", {"model.layers.*.post_attention_layernorm"}},
+    {"decoder.layers.*.pre_mlp_layernorm", {"model.layers.*.pre_feedforward_layernorm"}},
+    {"decoder.layers.*.post_mlp_layernorm", {"model.layers.*.post_feedforward_layernorm"}},
 };
 inline constexpr TensorRow kGateAndUp[] = {
     {"decoder.layers.*.mlp.linear_fc1",

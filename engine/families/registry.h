@@ -25,6 +25,9 @@ namespace trimtab {
   FAMILY(Qwen2Family, 3)         \
   FAMILY(Qwen3Family, 3)         \
   FAMILY(Gemma2Family, 4)        \
+  FAMILY(Gemma3Family, 4)        \
+  FAMILY(Olmo2Family, 4)         \
+  FAMILY(Olmo3Family, 4)         \
   FAMILY(Glm130bFamily, 4)       \
   FAMILY(GlmFamily, 4)           \
   FAMILY(Glm4Family, 4)          \

@@ -48,21 +48,22 @@ bool ConfigFile::Scaling(const std::string& key, ModelConfig& model) {
     return true;
   }
   ConfigFile types = Within(key);
-  std::string first;
-  ModelConfig read = model;
-  for (const auto& [type, value] : types.kept_.items()) {
-    ModelConfig again = model;
-    types.Within(type).ReadScaling(*this, again);
-    if (!first.empty() && again != read) {
-      throw InputError(fmt::format(
-          "{}: rotary positions that differ between types of layers are not supported; expected "
-          "the same as in {}",
-          types.object_.Where(type), first));
-    }
-    first = type;
-    read = again;
+  ModelConfig full = model;
+  ModelConfig local = model;
+  types.Within("full_attention").ReadScaling(*this, full);
+  if (model.window_rope_theta > 0) local.rope_theta = model.window_rope_theta;
+  types.Within("sliding_attention").ReadScaling(*this, local);
+  const bool same = local == full;
+  const bool scaled = local.rope_scaling.kind != RopeScalingKind::kNone;
+  if (!same && (scaled || local.rotary_fraction != full.rotary_fraction)) {
+    throw InputError(fmt::format(
+        "{}: rotary positions of layers with a window may differ from the others' in their base "
+        "alone, and be unscaled; expected no more",
+        types.object_.Where("sliding_attention")));
   }
-  model = read;
+  types.Finish(model);
+  model = full;
+  model.window_rope_theta = same ? 0 : local.rope_theta;
   return true;
 }
 

@@ -60,25 +60,74 @@ TEST(HuggingFace, EveryPresetGoesThroughAFileOfItsType) {
 }
 
 TEST(HuggingFace, TypesOfPresets) {
-  for (const auto& [preset, type] : {std::pair{"gpt2-124m", "gpt2"},
-                                     {"opt-6.7b", "opt"},
-                                     {"bloom-560m", "bloom"},
-                                     {"mpt-7b", "mpt"},
-                                     {"gpt-j-6b", "gptj"},
-                                     {"gpt-neox-20b", "gpt_neox"},
-                                     {"falcon-7b", "falcon"},
-                                     {"falcon-40b", "falcon"},
-                                     {"nemotron-4-15b", "nemotron"},
-                                     {"llama3.1-8b", "llama"},
-                                     {"mistral-7b-v0.1", "mistral"},
-                                     {"qwen2.5-7b", "qwen2"},
-                                     {"qwen3-8b", "qwen3"},
-                                     {"gemma2-27b", "gemma2"},
-                                     {"glm-4-9b-0414", "glm4"},
-                                     {"mixtral-8x7b", "mixtral"},
+  for (const auto& [preset, type] : {std::pair{"gpt2-124m", "gpt2"}, {"opt-6.7b", "opt"},
+                                     {"bloom-560m", "bloom"},        {"mpt-7b", "mpt"},
+                                     {"gpt-j-6b", "gptj"},           {"gpt-neox-20b", "gpt_neox"},
+                                     {"falcon-7b", "falcon"},        {"falcon-40b", "falcon"},
+                                     {"nemotron-4-15b", "nemotron"}, {"llama3.1-8b", "llama"},
+                                     {"mistral-7b-v0.1", "mistral"}, {"qwen2.5-7b", "qwen2"},
+                                     {"qwen3-8b", "qwen3"},          {"gemma2-27b", "gemma2"},
+                                     {"gemma3-1b", "gemma3_text"},   {"gemma3-27b", "gemma3_text"},
+                                     {"olmo2-32b", "olmo2"},         {"olmo3-7b", "olmo3"},
+                                     {"glm-4-9b-0414", "glm4"},      {"mixtral-8x7b", "mixtral"},
                                      {"qwen3-30b-a3b", "qwen3_moe"}}) {
     EXPECT_EQ(ToHuggingFace(LoadModelConfig(preset))["model_type"], type) << preset;
   }
+}
+
+// The keys of published files: those of google/gemma-3-1b-it and of allenai/Olmo-3-1025-7B.
+TEST(HuggingFace, Gemma3AndOlmo3TurnLayersWithAWindowByThemselves) {
+  nlohmann::json json = {{"model_type", "gemma3_text"},
+                         {"attention_bias", false},
+                         {"attn_logit_softcapping", nullptr},
+                         {"cache_implementation", "hybrid"},
+                         {"final_logit_softcapping", nullptr},
+                         {"head_dim", 256},
+                         {"hidden_activation", "gelu_pytorch_tanh"},
+                         {"hidden_size", 1152},
+                         {"intermediate_size", 6912},
+                         {"max_position_embeddings", 32768},
+                         {"num_attention_heads", 4},
+                         {"num_hidden_layers", 26},
+                         {"num_key_value_heads", 1},
+                         {"query_pre_attn_scalar", 256},
+                         {"rms_norm_eps", 1e-6},
+                         {"rope_local_base_freq", 10000},
+                         {"rope_scaling", nullptr},
+                         {"rope_theta", 1000000},
+                         {"sliding_window", 512},
+                         {"sliding_window_pattern", 6},
+                         {"vocab_size", 262144}};
+  ModelConfig expected = LoadModelConfig("gemma3-1b");
+  expected.name = "";
+  EXPECT_EQ(Read(json), expected);
+  json = {{"model_type", "olmo3"},
+          {"attention_bias", false},
+          {"hidden_act", "silu"},
+          {"hidden_size", 4096},
+          {"intermediate_size", 11008},
+          {"max_position_embeddings", 65536},
+          {"num_attention_heads", 32},
+          {"num_hidden_layers", 32},
+          {"num_key_value_heads", 32},
+          {"rms_norm_eps", 1e-6},
+          {"rope_scaling",
+           {{"rope_type", "yarn"},
+            {"attention_factor", 1.2079441541679836},
+            {"beta_fast", 32.0},
+            {"beta_slow", 1.0},
+            {"factor", 8.0},
+            {"original_max_position_embeddings", 8192}}},
+          {"rope_theta", 500000},
+          {"sliding_window", 4096},
+          {"tie_word_embeddings", false},
+          {"vocab_size", 100278}};
+  expected = LoadModelConfig("olmo3-7b");
+  expected.name = "";
+  expected.rope_scaling.attention_factor = 1.2079441541679836;
+  EXPECT_EQ(Read(json), expected);
+  EXPECT_EQ(expected.layer(3).attention().rotary->scaling.factor, 8);
+  EXPECT_EQ(expected.layer(2).attention().rotary->scaling.kind, RopeScalingKind::kNone);
 }
 
 // The published file's keys.
@@ -238,8 +287,9 @@ TEST(HuggingFace, RefusesFeaturesTheEngineDoesNotHave) {
   const Refused cases[] = {
       {"gpt2-124m", "model_type", "mamba",
        "model_type: expected one of gpt2, gptj, gpt_neox, opt, bloom, mpt, falcon, RefinedWeb, "
-       "RefinedWebModel, nemotron, llama, mistral, qwen2, qwen3, gemma2, glm, glm4, mixtral, "
-       "qwen3_moe, qwen2_moe, deepseek_v2, deepseek_v3, gpt_oss, dbrx, got \"mamba\""},
+       "RefinedWebModel, nemotron, llama, mistral, qwen2, qwen3, gemma2, gemma3_text, olmo2, "
+       "olmo3, glm, glm4, mixtral, qwen3_moe, qwen2_moe, deepseek_v2, deepseek_v3, gpt_oss, dbrx, "
+       "got \"mamba\""},
       {"gpt2-124m", "n_embd", 0, "n_embd: expected an integer from 1 to 1048576, got 0"},
       {"gpt2-124m", "activation_function", "silu",
        "activation_function: expected one of gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, "

@@ -10,9 +10,9 @@ namespace {
 
 // Elements of the published weights: stored totals of the files where these are public (GPT-2,
 // BLOOM, GPT-J, NeoX and Pythia from 2.8B, Falcon, Llama, Qwen2.5, Qwen2-57B-A14B, Qwen3, Gemma 2,
-// GLM-4-9B, TinyLlama), otherwise worked out from the shapes in config.json by Transformers'
-// modeling_*.py.
-// GPT-3 and MT-NLG: from the papers' shapes with the vocabularies that were trained.
+// Gemma 3's language models, OLMo, GLM-4-9B, TinyLlama), otherwise worked out from the shapes in
+// config.json by Transformers' modeling_*.py. GPT-3 and MT-NLG: from the papers' shapes with the
+// vocabularies that were trained.
 struct Published {
   const char* name;
   int64_t parameters;
@@ -96,6 +96,17 @@ constexpr Published kPublished[] = {
     {"gemma2-2b", 2'614'341'888},
     {"gemma2-9b", 9'241'705'984},
     {"gemma2-27b", 27'227'128'320},
+    {"gemma3-270m", 268'098'176},
+    {"gemma3-1b", 999'885'952},
+    {"gemma3-4b", 3'880'263'168},
+    {"gemma3-12b", 11'766'034'176},
+    {"gemma3-27b", 27'009'346'304},
+    {"olmo2-1b", 1'484'916'736},
+    {"olmo2-7b", 7'298'617'344},
+    {"olmo2-13b", 13'716'198'400},
+    {"olmo2-32b", 32'234'279'936},
+    {"olmo3-7b", 7'298'011'136},
+    {"olmo3-32b", 32'233'522'176},
     {"glm-4-9b-0414", 9'400'279'040},
     {"glm-4-32b-0414", 32'566'081'536},
     {"glm-130b", 128'697'794'560},

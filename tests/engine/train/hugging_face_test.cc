@@ -206,9 +206,10 @@ TEST_P(HuggingFaceTest, ExportsEveryTensorOfTheFolderItCameFrom) {
 INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceTest,
                          testing::Values("gpt2", "gptj", "opt", "opt_350m", "bloom", "mpt",
                                          "gpt_neox", "falcon_7b", "falcon_40b", "llama", "mistral",
-                                         "qwen2", "qwen3", "nemotron", "gemma2", "glm", "glm4",
-                                         "mixtral", "qwen3_moe", "qwen2_moe", "deepseek_v2",
-                                         "deepseek_v3", "gpt_oss", "dbrx"),
+                                         "qwen2", "qwen3", "nemotron", "gemma2", "gemma3", "olmo2",
+                                         "olmo3", "glm", "glm4", "mixtral", "qwen3_moe",
+                                         "qwen2_moe", "deepseek_v2", "deepseek_v3", "gpt_oss",
+                                         "dbrx"),
                          [](const auto& param) { return param.param; });
 
 TEST(HuggingFaceExport, LeavesNothingWhenItIsStopped) {
