@@ -13,6 +13,7 @@
 #include "engine/config/model_differences.h"
 #include "engine/config/strict_json.h"
 #include "engine/families/hugging_face.h"
+#include "engine/families/registry.h"
 
 namespace trimtab {
 namespace {

@@ -10,6 +10,7 @@
 #include "engine/base/units.h"
 #include "engine/checkpoint/safetensors_folder.h"
 #include "engine/families/hugging_face.h"
+#include "engine/families/registry.h"
 
 namespace trimtab {
 namespace {

@@ -15,6 +15,7 @@
 #include "engine/config/rules.h"
 #include "engine/families/hugging_face.h"
 #include "engine/families/load_config.h"
+#include "engine/families/registry.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/export_weights.h"
 #include "engine/train/ranks.h"
