@@ -10,6 +10,7 @@
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/config/text_values.h"
+#include "engine/families/load_config.h"
 #include "tools/machine_profile.h"
 
 namespace trimtab {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/serving_json.h"
 #include "tools/serving_rates.h"
 #include "tools/table.h"

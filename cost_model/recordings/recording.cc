@@ -238,13 +238,13 @@ std::vector<int64_t> FirstAlike(const RunConfig& run) {
   const auto in_fp8 = [&run](int64_t number) {
     const Executor any;
     Stage stage(run, any);
-    const TransformerLayer layer(stage.store, stage.context, number);
+    const TransformerLayer layer(stage.store, stage.context, number, run.model.layer(number));
     return stage.fp8.InFp8();
   };
   std::vector<int64_t> alike;
-  std::vector<std::pair<LayerKind, std::vector<bool>>> seen;
+  std::vector<std::pair<LayerSpec, std::vector<bool>>> seen;
   for (int64_t i = 0; i < run.model.num_layers; ++i) {
-    seen.emplace_back(run.model.layer_kind(i), by_fp8 ? in_fp8(i) : std::vector<bool>());
+    seen.emplace_back(run.model.layer(i), by_fp8 ? in_fp8(i) : std::vector<bool>());
     alike.push_back(std::find(seen.begin(), seen.end(), seen.back()) - seen.begin());
   }
   return alike;

@@ -57,7 +57,8 @@ ServingLayer::ServingLayer(const ModelConfig& model, const ParallelConfig& layou
   for (Parameter* each : store_.parameters()) {
     if (each->spec.absorbed_rows > 0) AllocatePacked(*device_, WeightFormat::kBf16, *each);
   }
-  cache_ = NewLayerCache(*device_, model, layout.tp, /*blocks=*/1, kBlock, DType::kBf16);
+  cache_ = NewLayerCache(*device_, model.layer(layer).mixer, layout.tp, /*blocks=*/1, kBlock,
+                         DType::kBf16);
 }
 
 std::vector<ServingPiece> ServingLayer::Record(const ServingStep& step) {

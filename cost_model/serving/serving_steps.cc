@@ -52,7 +52,7 @@ ServingSteps::ServingSteps(const ModelConfig& model, const ServingLayout& layout
                            ServingRecorder& recorder)
     : multiple_(layout.row_multiple()) {
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-    const int64_t window = model.layer_kind(layer).sliding_window;
+    const int64_t window = model.window(layer);
     const auto alike = [window](const Window& each) { return each.scores.window == window; };
     auto found = std::find_if(windows_.begin(), windows_.end(), alike);
     if (found == windows_.end()) {

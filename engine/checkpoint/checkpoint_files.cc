@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/xxh64.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

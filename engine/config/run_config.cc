@@ -5,9 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
-#include "engine/base/nearest_name.h"
 #include "engine/config/model_limits.h"
-#include "engine/config/model_presets.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -90,17 +88,6 @@ LossScaleConfig LossScaleConfigFromJson(const nlohmann::json& json, const std::s
   return scale;
 }
 
-/// The model of a run: an object, or the name of a preset.
-ModelConfig RunModelFromJson(const nlohmann::json& json, const std::string& where) {
-  if (!json.is_string()) return ModelConfigFromJson(json, where);
-  const std::string name = json.get<std::string>();
-  for (const ModelConfig& preset : ModelPresets()) {
-    if (preset.name == name) return preset;
-  }
-  throw InputError(fmt::format("{}: expected an object or the name of a preset, got {}{}", where,
-                               DescribeJson(json), SuggestName(name, ModelPresetNames())));
-}
-
 }  // namespace
 
 void OptimizerConfig::ScaleTo(double rate) {
@@ -112,13 +99,14 @@ void OptimizerConfig::ScaleTo(double rate) {
   learning_rate = rate;
 }
 
-RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where) {
+RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where,
+                            ModelReader read_model) {
   constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
   StrictObject object(json, where);
   RunConfig run;
   int64_t version = kSchemaVersion;
   object.Integer("schema_version", version, kSchemaVersion, kSchemaVersion);
-  run.model = RunModelFromJson(*object.Find("model", Need::kRequired), object.Where("model"));
+  run.model = read_model(*object.Find("model", Need::kRequired), object.Where("model"));
   if (const nlohmann::json* layout = object.Find("layout")) {
     run.layout = ParallelConfigFromJson(*layout, object.Where("layout"));
   }
@@ -171,16 +159,6 @@ nlohmann::json ToJson(const RunConfig& run) {
           {"threads_per_rank", run.threads_per_rank},
           {"memory_per_rank_bytes", run.memory_per_rank_bytes},
           {"data", run.data}};
-}
-
-RunConfig LoadRunConfig(const std::string& path) {
-  const nlohmann::json json = ReadJsonFile(path);
-  const std::string where = path + ": $";
-  if (!json.is_object() || !json.contains("recommended")) return RunConfigFromJson(json, where);
-  // A report holds much besides the run; only the way to it is read here.
-  StrictObject report(json, where);
-  StrictObject recommended(*report.Find("recommended"), report.Where("recommended"));
-  return RunConfigFromJson(*recommended.Find("run", Need::kRequired), recommended.Where("run"));
 }
 
 }  // namespace trimtab

@@ -50,11 +50,13 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
-/// Strict JSON (unknown keys, types and ranges name file and path). `where` prefixes messages.
-RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where);
-nlohmann::json ToJson(const RunConfig& run);
+/// Reads the model of a run.
+using ModelReader = ModelConfig (*)(const nlohmann::json& json, const std::string& where);
 
-/// Reads RUN.json, or a search REPORT.json (takes $.recommended.run). Throws InputError.
-RunConfig LoadRunConfig(const std::string& path);
+/// Strict JSON (unknown keys, types and ranges name file and path). `where` prefixes messages. See
+/// engine/families/load_config.h for runs that name a preset.
+RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where,
+                            ModelReader read_model);
+nlohmann::json ToJson(const RunConfig& run);
 
 }  // namespace trimtab

@@ -113,9 +113,11 @@ ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& p
   store_.buffers().Allocate(device);
   LoadWeights(source);
   const int64_t blocks = config_.cache_blocks + row_multiple() - 1;
-  for (int64_t i = 0; i < model_.chunk().num_layers; ++i) {
-    caches_.push_back(NewLayerCache(device, config_.model, config_.layout.tp, blocks,
-                                    config_.block_size, config_.cache));
+  const ModelChunk& chunk = model_.chunk();
+  for (int64_t i = 0; i < chunk.num_layers; ++i) {
+    const MixerSpec mixer = config_.model.layer(chunk.first_layer + i).mixer;
+    caches_.push_back(
+        NewLayerCache(device, mixer, config_.layout.tp, blocks, config_.block_size, config_.cache));
   }
 }
 

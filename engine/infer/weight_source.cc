@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/hugging_face_reader.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/quantized_weights.h"
 #include "engine/train/checkpointing.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/comm/parallel_context.h"
-#include "engine/config/model_config.h"
+#include "engine/config/moe_config.h"
 #include "engine/config/precision.h"
 #include "engine/config/recompute.h"
 #include "engine/device/tensor.h"
@@ -19,6 +19,7 @@ namespace trimtab {
 class Fp8State;
 class LinearObserver;
 struct LayerContext;
+struct ModelConfig;
 
 /// Weight gradients that a backward pass has put off: each adds to its gradient, or overwrites it
 /// when not `accumulate`. Keeps the tensors it is the product of.
@@ -28,9 +29,9 @@ using DeferredGradients =
 struct LayerContext {
   Device& device;
   const ParallelContext& parallel;
-  const ModelConfig& model;
-  int64_t micro_batch = 0;  // B of one micro batch
-  int64_t sequence = 0;     // T, of which context-parallel ranks have a share each
+  const ModelConfig& model;  // what a model makes its layers' specifications of; layers read those
+  int64_t micro_batch = 0;   // B of one micro batch
+  int64_t sequence = 0;      // T, of which context-parallel ranks have a share each
   TrainingTypes types{};
   RoutingConfig routing{};             // with experts
   Fp8State* fp8 = nullptr;             // scales and weights in fp8; set when types.fp8

@@ -46,11 +46,11 @@ ParameterSpec ColumnSpec(const LayerContext& context, const ModuleName& name, in
 /// The [out / tp, in] weight of a column-parallel layer.
 Parameter& DeclareColumnWeight(ParameterStore& store, const LayerContext& context,
                                const ModuleName& name, int64_t in, const RowBlocks& output_blocks,
-                               int64_t copies) {
+                               double init_std, int64_t copies) {
   ParameterSpec spec = ColumnSpec(context, name + ".weight", in, output_blocks, copies);
   spec.multiplied = 1;
   spec.init = InitKind::kNormal;
-  spec.init_std = context.model.init_std;
+  spec.init_std = init_std;
   return store.Declare(std::move(spec));
 }
 
@@ -79,8 +79,9 @@ Parameter* BiasBeside(const LayerContext& context, const LinearProducts& product
 ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerContext& context,
                                            const ModuleName& name, int64_t in,
                                            const RowBlocks& output_blocks, bool bias,
-                                           int64_t copies)
-    : products_(context, DeclareColumnWeight(store, context, name, in, output_blocks, copies),
+                                           double init_std, int64_t copies)
+    : products_(context,
+                DeclareColumnWeight(store, context, name, in, output_blocks, init_std, copies),
                 /*input_sharded=*/false) {
   if (!bias) return;
   ParameterSpec spec = ColumnSpec(context, name + ".bias", 1, output_blocks, copies);

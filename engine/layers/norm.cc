@@ -6,16 +6,15 @@
 
 namespace trimtab {
 
-Norm::Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name,
-           int64_t columns) {
-  const ModelConfig& model = context.model;
+Norm::Norm(ParameterStore& store, const ModuleName& name, const NormSpec& spec, int64_t columns)
+    : spec_(spec) {
   weight_ = &store.Declare({.name = name + ".weight",
                             .rows = columns,
                             .is_matrix = false,
                             .tensor_parallel = false,
-                            .init = NormWeightInit(model),
+                            .init = NormWeightInit(spec),
                             .partition = WholePartition(columns, 1)});
-  if (!model.has_norm_bias()) return;
+  if (!spec.bias) return;
   bias_ = &store.Declare({.name = name + ".bias",
                           .rows = columns,
                           .is_matrix = false,
@@ -25,8 +24,8 @@ Norm::Norm(ParameterStore& store, const LayerContext& context, const ModuleName&
 
 LinearOperand Norm::Forward(const LayerContext& context, const Tensor& x, NormSaved& saved,
                             std::optional<Fp8Target> target) const {
-  const NormOptions options = NormOptionsOf(context.model);
-  const bool centered = context.model.norm == NormKind::kLayerNorm;
+  const NormOptions options = NormOptionsOf(spec_);
+  const bool centered = spec_.kind == NormKind::kLayerNorm;
   const Tensor bias = bias_ != nullptr ? bias_->weight : Tensor();
   saved.rstd = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
   if (centered) saved.mean = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
@@ -54,9 +53,9 @@ LinearOperand Norm::Forward(const LayerContext& context, const Tensor& x, NormSa
 LinearOperand Norm::Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
                              const Tensor& dy, Tensor& dx, bool accumulate,
                              std::optional<Fp8Target> target) const {
-  const bool plus_one = context.model.norm_weight_plus_one;
+  const bool plus_one = spec_.weight_plus_one;
   const auto add = [&](const Fp8Beside& copies) {
-    if (context.model.norm == NormKind::kLayerNorm) {
+    if (spec_.kind == NormKind::kLayerNorm) {
       Tensor dbias = bias_ != nullptr ? bias_->gradient : Tensor();
       LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, weight_->gradient,
                         dbias, accumulate, plus_one, copies);

@@ -16,16 +16,16 @@ Tensor As(const LayerContext& context, const Tensor& tensor, DType dtype) {
 
 }  // namespace
 
-ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const LayerContext& context,
-                                   const ModuleName& weight_name, const ModuleName& bias_name,
-                                   int64_t in, int64_t out)
+ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const ModuleName& weight_name,
+                                   const ModuleName& bias_name, int64_t in, int64_t out,
+                                   double init_std)
     : weight_(&store.Declare({.name = weight_name,
                               .rows = out,
                               .columns = in,
                               .tensor_parallel = false,
                               .multiplied = 1,
                               .init = InitKind::kNormal,
-                              .init_std = context.model.init_std,
+                              .init_std = init_std,
                               .partition = WholePartition(out, in)})) {
   if (bias_name.empty()) return;
   bias_ = &store.Declare({.name = bias_name,

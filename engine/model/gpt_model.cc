@@ -36,16 +36,17 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
 GptModel::GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk)
     : context_(context), chunk_(chunk) {
   if (chunk.embedding) {
-    embedding_.emplace(store, context_);
+    embedding_.emplace(store, context_, context_.model.embedding());
     embedding_unit_ = store.current_unit();
   }
   layers_.reserve(static_cast<size_t>(chunk.num_layers));
   for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    layers_.emplace_back(store.BeginUnit(), context_, chunk.first_layer + i);
+    const int64_t number = chunk.first_layer + i;
+    layers_.emplace_back(store.BeginUnit(), context_, number, context_.model.layer(number));
     layer_units_.push_back(store.current_unit());
   }
   if (chunk.head) {
-    head_.emplace(store, context_, embedding_ ? &*embedding_ : nullptr);
+    head_.emplace(store, context_, context_.model.head(), embedding_ ? &*embedding_ : nullptr);
     head_unit_ = store.current_unit();
   }
 }
@@ -238,7 +239,7 @@ void GptModel::BackwardWeight(MicroBatchState& state, bool accumulate) const {
 
 void GptModel::EndStep() const {
   for (const TransformerLayer& layer : layers_) {
-    if (layer.moe() != nullptr) layer.moe()->router().EndStep(context_);
+    if (layer.moe() != nullptr) layer.moe()->router().EndStep();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/config/model_config.h"
 #include "engine/layers/embedding.h"
 #include "engine/layers/lm_head.h"
 #include "engine/layers/transformer_layer.h"

@@ -26,6 +26,7 @@
 #include "engine/ops/quantize.h"
 #include "engine/ops/router.h"
 #include "engine/ops/sequence_routing.h"
+#include "engine/ops/whole_norm.h"
 
 namespace trimtab {
 
@@ -50,6 +51,10 @@ struct CudaOps {
   decltype(&Rope) rope = nullptr;
   decltype(&HeadNormForward) head_norm_forward = nullptr;
   decltype(&HeadNormBackward) head_norm_backward = nullptr;
+  decltype(&WholeNormSquares) whole_norm_squares = nullptr;
+  decltype(&WholeNormForward) whole_norm_forward = nullptr;
+  decltype(&WholeNormSlopes) whole_norm_slopes = nullptr;
+  decltype(&WholeNormBackward) whole_norm_backward = nullptr;
   decltype(&LayerNormForward) layer_norm_forward = nullptr;
   decltype(&LayerNormBackward) layer_norm_backward = nullptr;
   decltype(&LayerNormBackward) layer_norm_backward_beside_fp8 = nullptr;  // with copies

@@ -191,7 +191,7 @@ void Trainer::BeginCapture(std::optional<bool> allowed) {
 
 bool Trainer::CapturesMicroBatches() const {
   if (parallel_.layout.pp > 1) return false;
-  return !run_.model.moe.used() || RowsAreKnown(chunks_.front()->context());
+  return !run_.model.moe.used() || RowsAreKnown(chunks_.front()->context(), run_.model.moe);
 }
 
 void Trainer::RunActions(const TokenSource& source, int64_t first_sample) {

@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/config/model_limits.h"
+#include "engine/families/load_config.h"
 #include "search/page/report_folder.h"
 #include "search/report.h"
 #include "search/seed_study.h"

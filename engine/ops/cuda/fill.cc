@@ -12,6 +12,7 @@ void FillCudaOps(CudaOps& ops) {
   FillNormOps(ops);
   FillNormBackwardFp8Ops(ops);
   FillHeadNormOps(ops);
+  FillWholeNormOps(ops);
   FillActivationOps(ops);
   FillRopeOps(ops);
   FillRopeFp8Ops(ops);

@@ -14,6 +14,7 @@ void FillClipOps(CudaOps& ops);
 void FillNormOps(CudaOps& ops);
 void FillNormBackwardFp8Ops(CudaOps& ops);
 void FillHeadNormOps(CudaOps& ops);
+void FillWholeNormOps(CudaOps& ops);
 void FillActivationOps(CudaOps& ops);
 void FillRopeOps(CudaOps& ops);
 void FillRopeFp8Ops(CudaOps& ops);

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

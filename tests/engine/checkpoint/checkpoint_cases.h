@@ -11,6 +11,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/slice_runs.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
 
 namespace trimtab {
@@ -158,6 +159,9 @@ const std::map<std::string, Breach>& Breaches() {
         },
         "latent_attention: its heads turn in part, expected position rope and no "
         "rotary_fraction"}},
+      {"query-key-norm-whole-consistent",
+       {[](RunConfig& run) { run.model.query_key_norm_whole = true; },
+        "query_key_norm_whole is true, and query_key_norm is false"}},
       {"rope-scaling-original-length",
        {[](RunConfig& run) { run.model.rope_scaling.kind = RopeScalingKind::kLlama3; },
         "rope_scaling needs an original_length of at least 1"}},

@@ -2,11 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {
@@ -71,30 +70,6 @@ TEST(RunConfig, ARateAloneScalesItsDefaultMinimum) {
 }
 
 TEST(RunConfig, MicroBatchesPerStep) { EXPECT_EQ(EverythingSet().num_micro_batches(), 2); }
-
-TEST(RunConfig, ReadsAFileAndFillsInDefaults) {
-  const RunConfig run = LoadRunConfig("testdata/configs/run.json");
-  EXPECT_EQ(run.model, LoadModelConfig("gpt2-10m"));
-  EXPECT_EQ(ToString(run.layout), "tp=2,sp=1,dp=2,zero=1,mbs=4,recompute=full:block:2");
-  EXPECT_EQ(run.optimizer.learning_rate, 0.001);
-  EXPECT_EQ(run.optimizer.beta2, OptimizerConfig{}.beta2);
-  EXPECT_EQ(run.optimizer.warmup_steps, 5);
-  EXPECT_EQ(run.global_batch, 32);
-  EXPECT_EQ(run.sequence_length, 128);
-  EXPECT_EQ(run.steps, 50);
-  EXPECT_EQ(run.seed, 7u);
-  EXPECT_EQ(run.threads_per_rank, 0);
-  EXPECT_EQ(run.data, "text/train");
-}
-
-TEST(RunConfig, ReadsTheRecommendedRunOfAReport) {
-  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/report.json";
-  const nlohmann::json report = {{"schema_version", 1},
-                                 {"ranking", {1, 2, 3}},
-                                 {"recommended", {{"run", ToJson(EverythingSet())}, {"why", "x"}}}};
-  std::ofstream(path) << report;
-  EXPECT_EQ(LoadRunConfig(path), EverythingSet());
-}
 
 }  // namespace
 }  // namespace trimtab

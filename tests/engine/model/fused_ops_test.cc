@@ -115,6 +115,11 @@ TEST(FusedOps, AddResidualsOnlyToWholeResults) {
   const OpRecorder normed = Record(run, "mbs=1");
   EXPECT_FALSE(normed.Fused().contains(OpKind::kAdd));
   EXPECT_EQ(normed.Count(OpKind::kAdd), 2 * run.model.num_layers);
+  // Without norms before attention and MLP, their gradients are added to the stream's as well.
+  run.model.block = BlockKind::kReorderedNorm;
+  const OpRecorder reordered = Record(run, "mbs=1");
+  EXPECT_FALSE(reordered.Fused().contains(OpKind::kAdd));
+  EXPECT_EQ(reordered.Count(OpKind::kAdd), 4 * run.model.num_layers);
 }
 
 // With a bias, its gradient is summed from what has been turned back.

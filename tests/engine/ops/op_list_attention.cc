@@ -4,6 +4,7 @@
 #include "engine/ops/attention_sink.h"
 #include "engine/ops/head_norm.h"
 #include "engine/ops/latent_heads.h"
+#include "engine/ops/whole_norm.h"
 #include "tests/engine/ops/op_inputs.h"
 
 namespace trimtab {
@@ -45,6 +46,43 @@ void AddHeadNorms(std::vector<OpCase>& ops, const Types& t) {
                      ListValues(d, kWeight, 4, t.data), ListValues(d, kWeight, 5, t.data),
                      ListValues(d, kRstd, 6), false, dqkv, dweights);
     return std::vector<Tensor>{dqkv, dweights};
+  }));
+}
+
+void AddWholeNorms(std::vector<OpCase>& ops, const Types& t) {
+  static const Shape kSums = {kNormed.tokens(), 2};
+  static const int64_t kQueries = kNormed.heads * kNormed.head_size;
+  static const int64_t kKeys = kNormed.kv_heads * kNormed.head_size;
+  const auto norms = [t](Device& d) {
+    return WholeNorms{.query_weight = ListValues(d, {kQueries}, 11, t.data),
+                      .key_weight = ListValues(d, {kKeys}, 12, t.data),
+                      .query_count = kQueries,
+                      .key_count = kKeys,
+                      .options = 1e-5};
+  };
+  const auto squares = [](Device& d) { return ListConstant(d, kSums, 3.0f); };
+  ops.push_back(ListCase(WholeNormSquaresRecord(kNormed, t.data), [t](Device& d) {
+    Tensor sums = ListValues(d, kSums, 1);
+    WholeNormSquares(kNormed, ListValues(d, kNormedQkv, 3, t.data), sums);
+    return std::vector<Tensor>{sums};
+  }));
+  ops.push_back(ListCase(WholeNormForwardRecord(kNormed, t.data), [=](Device& d) {
+    Tensor out = ListValues(d, kNormedQkv, 1, t.data);
+    WholeNormForward(kNormed, ListValues(d, kNormedQkv, 3, t.data), norms(d), squares(d), out);
+    return std::vector<Tensor>{out};
+  }));
+  ops.push_back(ListCase(WholeNormSlopesRecord(kNormed, t.data, t.gradient), [=](Device& d) {
+    Tensor slopes = ListValues(d, kSums, 1);
+    Tensor dweights = ListValues(d, {kQueries + kKeys}, 2, t.gradient);
+    WholeNormSlopes(kNormed, ListValues(d, kNormedQkv, 3, t.data), norms(d), squares(d),
+                    ListValues(d, kNormedQkv, 4, t.data), slopes, dweights);
+    return std::vector<Tensor>{slopes, dweights};
+  }));
+  ops.push_back(ListCase(WholeNormBackwardRecord(kNormed, t.data), [=](Device& d) {
+    Tensor dqkv = ListValues(d, kNormedQkv, 1, t.data);
+    WholeNormBackward(kNormed, ListValues(d, kNormedQkv, 3, t.data), norms(d), squares(d),
+                      ListValues(d, kSums, 5), dqkv);
+    return std::vector<Tensor>{dqkv};
   }));
 }
 
@@ -159,6 +197,7 @@ std::vector<OpCase> AttentionOpsIn(DType dtype, DType gradient) {
   const Types types = {dtype, gradient};
   std::vector<OpCase> ops;
   AddHeadNorms(ops, types);
+  AddWholeNorms(ops, types);
   AddAttention(ops, types);
   AddSinks(ops, types);
   AddLatentHeads(ops, types);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cost_model/serving/serving_stack.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/workload.h"
 #include "search/serving/serving_space.h"
 

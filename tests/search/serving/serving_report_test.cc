@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/families/load_config.h"
 #include "tests/search/schema_check.h"
 #include "tests/search/serving/serving_problems.h"
 

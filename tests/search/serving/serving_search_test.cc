@@ -11,6 +11,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/families/load_config.h"
 #include "search/serving/serving_findings.h"
 #include "search/serving/serving_report.h"
 #include "tests/engine/data/data_test_util.h"

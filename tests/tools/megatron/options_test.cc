@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {
@@ -165,6 +166,13 @@ TEST(ToMegatron, NamesWhatMegatronHasNoOptionFor) {
             "Megatron-LM has no option for a norm behind the embedding");
   EXPECT_EQ(WhyNot(RunOf("gemma2-9b", "tp=1,mbs=1,precision=bf16", 1, 4, 1024)),
             "Megatron-LM has no option for this form of the block");
+  RunConfig qwen = RunOf("qwen3-0.6b", "tp=1,mbs=1,precision=bf16", 1, 4, 1024);
+  qwen.model.query_key_norm_whole = true;
+  EXPECT_EQ(WhyNot(qwen), "Megatron-LM has no option for norms over all queries and over all keys");
+  RunConfig mistral = RunOf("mistral-7b-v0.1", "tp=1,mbs=1,precision=bf16", 1, 4, 1024);
+  mistral.model.window_rope_theta = 1e4;
+  EXPECT_EQ(WhyNot(mistral),
+            "Megatron-LM has no option for rotary positions of layers with a window");
 }
 
 }  // namespace
