@@ -29,6 +29,7 @@ const std::vector<EndCosts>& StepEnds::Of(const PriceSetting& setting, const Run
                       .Put(layout.shard, 20)
                       .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
                       .Put(layout.overlap_param_gather ? 1 : 0, 1)
+                      .Put(run.optimizer.kind)
                       .Put(layout.master)
                       .Put(layout.moments)
                       .Put(layout.gradients)

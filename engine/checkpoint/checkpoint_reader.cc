@@ -116,14 +116,22 @@ CheckpointReader::CheckpointReader(const std::string& directory) {
     weights_ = std::make_unique<SafetensorsReader>(directory + "/" + kWeightsFile);
     optimizer_ = std::make_unique<SafetensorsReader>(directory + "/" + kOptimizerFile);
     header_ = document.header;
+    slots_ = document.slots;
   } catch (const InputError& error) {
     throw Damaged(error);
   }
 }
 
-void CheckpointReader::Read(StateKind kind, const TensorSlice& slice) const {
-  const SafetensorsReader& file = kind == StateKind::kWeight ? *weights_ : *optimizer_;
-  const SafetensorsEntry& entry = file.Find(TensorName(kind, slice.spec->name));
+void CheckpointReader::Read(std::string_view slot, const TensorSlice& slice) const {
+  const bool weight = slot == kWeightSlot;
+  if (!weight && std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) {
+    throw InputError(fmt::format(
+        "the checkpoint's optimizer state is {} of each parameter; expected {}, as the run's "
+        "optimizer keeps",
+        slots_.empty() ? "nothing" : fmt::format("{}", fmt::join(slots_, ", ")), slot));
+  }
+  const SafetensorsReader& file = weight ? *weights_ : *optimizer_;
+  const SafetensorsEntry& entry = file.Find(TensorName(slot, slice.spec->name));
   const std::vector<int64_t> shape = FullShape(*slice.spec);
   if (entry.shape != shape || entry.dtype != DType::kF32) {
     throw InputError(fmt::format("checkpoint tensor '{}' is {}[{}]; expected fp32 [{}]", entry.name,

@@ -18,7 +18,7 @@ class CheckpointWeights final : public WeightSource {
   explicit CheckpointWeights(const std::string& directory) : reader_(directory) {}
 
   const ModelConfig& model() const override { return reader_.header().run.model; }
-  void Read(const TensorSlice& slice) const override { reader_.Read(StateKind::kWeight, slice); }
+  void Read(const TensorSlice& slice) const override { reader_.Read(kWeightSlot, slice); }
   const std::map<std::string, std::vector<float>>& buffers() const override {
     return reader_.header().buffers;
   }

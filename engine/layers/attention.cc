@@ -55,14 +55,18 @@ void SelfAttention::HeadNormsForward(const LayerContext& context, SelfAttentionS
 void SelfAttention::HeadNormsBackward(const LayerContext& context, const SelfAttentionSaved& saved,
                                       Tensor& dqkv, bool accumulate) const {
   const int64_t head_size = context.model.head_size();
-  Tensor dweights = Tensor::Empty(context.device, {2, head_size}, query_norm_->gradient.dtype(),
-                                  MemoryTag::kWorkspace);
+  Tensor dweights =
+      Tensor::Empty(context.device, {2, head_size}, context.types.gradients, MemoryTag::kWorkspace);
   HeadNormBackward(core_.ShapeOf(context), saved.unnormed, query_norm_->weight, key_norm_->weight,
                    saved.head_rstd, context.model.norm_weight_plus_one, dqkv, dweights);
   // Each rank has seen its own heads. With sequence parallelism, what is the same on all ranks is
   // summed at the end of the step.
-  if (context.tp() > 1 && !context.sequence_parallel()) context.parallel.tp->AllReduce(dweights);
+  const bool trained = query_norm_->spec.trainable || key_norm_->spec.trainable;
+  if (trained && context.tp() > 1 && !context.sequence_parallel()) {
+    context.parallel.tp->AllReduce(dweights);
+  }
   for (Parameter* norm : {query_norm_, key_norm_}) {
+    if (!norm->spec.trainable) continue;
     const Tensor dweight = dweights.Slice(norm == query_norm_ ? 0 : head_size, {head_size});
     if (accumulate) {
       Add(dweight, norm->gradient);

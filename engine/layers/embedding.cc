@@ -104,7 +104,7 @@ void Embedding::Backward(const LayerContext& context, const Tensor& tokens,
     norm_->Backward(context, saved.sum, saved.norm, dx, dsum, accumulate);
     dx = std::move(dsum);
   }
-  if (positions_ != nullptr) {
+  if (positions_ != nullptr && positions_->spec.trainable) {
     if (!accumulate) Fill(positions_->gradient, 0.0f);
     Tensor gradient = FromPositionZero(context.model, positions_->gradient);
     PositionBackward(dx, context.row_begin(), context.positions(), gradient);
@@ -115,6 +115,7 @@ void Embedding::Backward(const LayerContext& context, const Tensor& tokens,
     projection_->Backward(context, saved.narrow, dx, dnarrow, accumulate);
     dx = std::move(dnarrow);
   }
+  if (!tokens_->spec.trainable) return;
   if (!accumulate && !token_gradient_written) Fill(tokens_->gradient, 0.0f);
   const SoftCap scale = ScaleOf(context.model);
   if (!scale.identity()) ApplySoftCap(scale, dx);

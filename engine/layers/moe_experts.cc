@@ -133,7 +133,7 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
     const RecomputePass recompute(context.device);
     fc2_.Keep(context, MlpActivation(context, saved.fc1), rows, saved.linear_fc2);
   }
-  if (fc2_bias_ != nullptr) {
+  if (fc2_bias_ != nullptr && fc2_bias_->spec.trainable) {
     Tensor gradient = Vectors(fc2_bias_->gradient);
     GroupedBiasBackward(dy, rows, gradient, accumulate);
   }
@@ -145,7 +145,7 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
     backward.InputGradient(context, dactivation);
   }
   const Tensor dfc1 = MlpActivationBackward(context, saved.fc1, std::move(dactivation));
-  if (fc1_bias_ != nullptr) {
+  if (fc1_bias_ != nullptr && fc1_bias_->spec.trainable) {
     Tensor gradient = Vectors(fc1_bias_->gradient);
     GroupedBiasBackward(dfc1, rows, gradient, accumulate);
   }

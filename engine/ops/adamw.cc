@@ -10,8 +10,9 @@ namespace {
 
 AdamWCoefficients Coefficients(const AdamWConfig& config, const float* scalars) {
   return MakeAdamWCoefficients(config.beta1, config.beta2, config.epsilon, config.weight_decay,
-                               scalars[kLearningRate], scalars[kBiasCorrection],
-                               scalars[kRootCorrection], scalars[kGradientScale]);
+                               config.learning_rate_factor * scalars[kLearningRate],
+                               scalars[kBiasCorrection], scalars[kRootCorrection],
+                               scalars[kGradientScale]);
 }
 
 void CheckState(const AdamWState& state, int64_t n, const Device& device) {

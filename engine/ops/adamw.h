@@ -36,6 +36,7 @@ struct AdamWConfig {
   float beta2 = 0;
   float epsilon = 0;
   float weight_decay = 0;
+  float learning_rate_factor = 1;  // of the learning rate among the scalars
 };
 
 /// What an update changes; all [n] but the scales.

@@ -114,10 +114,10 @@ __global__ void __launch_bounds__(kThreads) AdamWKernel(AdamWArrays<W, M, S, G> 
   }
   // After the loads, which need not wait for it.
   if (a.scalars[kApply] == 0.0f) return;
-  const AdamWCoefficients coefficients =
-      MakeAdamWCoefficients(a.config.beta1, a.config.beta2, a.config.epsilon, a.config.weight_decay,
-                            a.scalars[kLearningRate], a.scalars[kBiasCorrection],
-                            a.scalars[kRootCorrection], a.scalars[kGradientScale]);
+  const AdamWCoefficients coefficients = MakeAdamWCoefficients(
+      a.config.beta1, a.config.beta2, a.config.epsilon, a.config.weight_decay,
+      a.config.learning_rate_factor * a.scalars[kLearningRate], a.scalars[kBiasCorrection],
+      a.scalars[kRootCorrection], a.scalars[kGradientScale]);
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const int64_t i = first + int64_t{u} * kThreads * kN;

@@ -16,8 +16,8 @@
 namespace trimtab {
 namespace {
 
-constexpr std::array<StateKind, 3> kKinds = {StateKind::kWeight, StateKind::kFirstMoment,
-                                             StateKind::kSecondMoment};
+/// Slots of every parameter, the weight first.
+constexpr std::array<const char*, 3> kSlots = {kWeightSlot, "m", "v"};
 
 /// The parameters of a small model as rank `tp_rank` of `tp` holds them: every kind of split.
 std::vector<ParameterSpec> Specs(int64_t tp, int64_t tp_rank) {
@@ -47,17 +47,18 @@ std::vector<ParameterSpec> Specs(int64_t tp, int64_t tp_rank) {
 }
 
 /// The value of an element of the full tensor: tells where it belongs.
-float Expected(StateKind kind, const ParameterSpec& spec, int64_t full) {
-  return static_cast<float>(static_cast<int>(kind) * 100000 + spec.name.size() * 1000 +
+float Expected(std::string_view slot, const ParameterSpec& spec, int64_t full) {
+  const auto kind = std::find(kSlots.begin(), kSlots.end(), slot) - kSlots.begin();
+  return static_cast<float>(static_cast<size_t>(kind) * 100000 + spec.name.size() * 1000 +
                             static_cast<size_t>(full));
 }
 
 /// The local shard of a spec; padding holds -1.
-std::vector<float> Local(StateKind kind, const ParameterSpec& spec) {
+std::vector<float> Local(std::string_view slot, const ParameterSpec& spec) {
   std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns), -1.0f);
   ForEachRun(spec, 0, spec.rows * spec.columns, [&](int64_t local, int64_t full, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
-      values[static_cast<size_t>(local + i)] = Expected(kind, spec, full + i);
+      values[static_cast<size_t>(local + i)] = Expected(slot, spec, full + i);
     }
   });
   return values;
@@ -78,18 +79,18 @@ CheckpointHeader Header(int64_t step) {
 void WriteAs(const std::string& directory, int64_t tp, uint32_t seed, int64_t step = 7) {
   std::mt19937 random(seed);
   const std::vector<ParameterSpec> first = Specs(tp, 0);
-  std::vector<const ParameterSpec*> pointers;
-  for (const ParameterSpec& spec : first) pointers.push_back(&spec);
-  CheckpointWriter writer(directory, Header(step), pointers);
+  std::vector<StoredParameter> stored;
+  for (const ParameterSpec& spec : first) stored.push_back({&spec, {"m", "v"}});
+  CheckpointWriter writer(directory, Header(step), stored);
   for (int64_t rank = 0; rank < tp; ++rank) {
     for (const ParameterSpec& spec : Specs(tp, rank)) {
       if (spec.name == "norm.weight" && rank > 0) continue;  // the same on every rank
-      for (const StateKind kind : kKinds) {
-        std::vector<float> values = Local(kind, spec);
+      for (const char* slot : kSlots) {
+        std::vector<float> values = Local(slot, spec);
         for (size_t begin = 0; begin < values.size();) {
           const size_t count = std::min<size_t>(1 + random() % 30, values.size() - begin);
           writer.Write(
-              kind, {&spec, static_cast<int64_t>(begin), std::span(values).subspan(begin, count)});
+              slot, {&spec, static_cast<int64_t>(begin), std::span(values).subspan(begin, count)});
           begin += count;
         }
       }
@@ -102,12 +103,12 @@ void ExpectReadableAs(const std::string& directory, int64_t tp) {
   const CheckpointReader reader(directory);
   for (int64_t rank = 0; rank < tp; ++rank) {
     for (const ParameterSpec& spec : Specs(tp, rank)) {
-      for (const StateKind kind : kKinds) {
+      for (const char* slot : kSlots) {
         std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns), -1.0f);
         const size_t middle = values.size() / 3;
-        reader.Read(kind, {&spec, 0, std::span(values).first(middle)});
-        reader.Read(kind, {&spec, static_cast<int64_t>(middle), std::span(values).subspan(middle)});
-        EXPECT_EQ(values, Local(kind, spec)) << spec.name << " tp " << tp << " rank " << rank;
+        reader.Read(slot, {&spec, 0, std::span(values).first(middle)});
+        reader.Read(slot, {&spec, static_cast<int64_t>(middle), std::span(values).subspan(middle)});
+        EXPECT_EQ(values, Local(slot, spec)) << spec.name << " tp " << tp << " rank " << rank;
       }
     }
   }
@@ -190,8 +191,8 @@ TEST(Checkpoint, AnUnfinishedOneChangesNothing) {
   WriteAs(folder + "/checkpoint", 2, 1, 5);
   const std::vector<ParameterSpec> specs = Specs(1, 0);
   {
-    const std::vector<const ParameterSpec*> pointers = {&specs[0]};
-    CheckpointWriter writer(folder + "/checkpoint", Header(6), pointers);
+    const std::vector<StoredParameter> stored = {{&specs[0], {"m", "v"}}};
+    CheckpointWriter writer(folder + "/checkpoint", Header(6), stored);
     EXPECT_TRUE(std::filesystem::exists(folder + "/checkpoint.tmp"));
   }
   EXPECT_FALSE(std::filesystem::exists(folder + "/checkpoint.tmp"));
@@ -370,14 +371,45 @@ TEST(Checkpoint, RefusesATensorOfAnotherShape) {
   spec.partition.full_rows = 8;
   std::vector<float> values(7);
   EXPECT_NE(MessageOf<InputError>([&] {
-              reader.Read(StateKind::kWeight, {&spec, 0, values});
+              reader.Read(kWeightSlot, {&spec, 0, values});
             }).find("fp32 [7]; expected fp32 [8]"),
             std::string::npos);
   spec.name = "other";
   EXPECT_NE(MessageOf<InputError>([&] {
-              reader.Read(StateKind::kWeight, {&spec, 0, values});
+              reader.Read(kWeightSlot, {&spec, 0, values});
             }).find("no tensor 'other'"),
             std::string::npos);
+}
+
+TEST(Checkpoint, ListsTheSlotsThatEachParameterHas) {
+  const std::string directory = ScratchFolder() + "/checkpoint";
+  const std::vector<ParameterSpec> specs = Specs(1, 0);
+  std::vector<StoredParameter> stored;
+  for (const ParameterSpec& spec : specs) stored.push_back({&spec, {}});
+  stored[1].slots = {"momentum"};
+  stored[3].slots = {"m", "momentum"};
+  CheckpointWriter writer(directory, Header(1), stored);
+  for (const StoredParameter& each : stored) {
+    std::vector<float> values = Local(kWeightSlot, *each.spec);
+    writer.Write(kWeightSlot, {each.spec, 0, values});
+    for (const std::string& slot : each.slots) writer.Write(slot, {each.spec, 0, values});
+  }
+  writer.Finish();
+  EXPECT_EQ(nlohmann::json::parse(ReadBytes(directory + "/checkpoint.json")).at("slots"),
+            nlohmann::json({"momentum", "m"}));
+  const SafetensorsReader state(directory + "/optimizer.safetensors");
+  EXPECT_EQ(state.entries().size(), 3u);
+  const CheckpointReader reader(directory);
+  std::vector<float> values(static_cast<size_t>(specs[1].rows * specs[1].columns));
+  reader.Read("momentum", {&specs[1], 0, values});
+  EXPECT_EQ(values, Local(kWeightSlot, specs[1]));
+  const auto message = [&](const char* slot) {
+    return MessageOf<InputError>([&] { reader.Read(slot, {&specs[1], 0, values}); });
+  };
+  EXPECT_EQ(message("v"),
+            "the checkpoint's optimizer state is momentum, m of each parameter; expected v, as the "
+            "run's optimizer keeps");
+  EXPECT_NE(message("m").find("no tensor 'm.qkv.weight'"), std::string::npos);
 }
 
 }  // namespace
