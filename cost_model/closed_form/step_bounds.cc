@@ -283,7 +283,7 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
                             .Put(layout.shard, 20)
                             .Put(run.optimizer.kind)
                             .Put(layout.master)
-                            .Put(layout.moments)
+                            .Put(static_cast<int64_t>(layout.moments), 4)
                             .Put(layout.gradients)
                             .Put(stage, 20);
   return costs_->held().Get(key, [&] { return RecordedHeldBytes(run, zero, stage); });

@@ -31,7 +31,7 @@ const std::vector<EndCosts>& StepEnds::Of(const PriceSetting& setting, const Run
                       .Put(layout.overlap_param_gather ? 1 : 0, 1)
                       .Put(run.optimizer.kind)
                       .Put(layout.master)
-                      .Put(layout.moments)
+                      .Put(static_cast<int64_t>(layout.moments), 4)
                       .Put(layout.gradients)
                       .Put(layout.pp, 20)
                       .Put(layout.vp, 20)

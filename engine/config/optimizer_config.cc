@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/nearest_name.h"
 #include "engine/config/model_limits.h"
 #include "engine/config/strict_json.h"
 
@@ -35,14 +36,32 @@ nlohmann::json ToJson(const ParameterGroup& group) {
   return json;
 }
 
+std::vector<std::string> OptimizerNames() {
+  std::vector<std::string> names;
+  for (const OptimizerKind kind : kOptimizerKinds) names.emplace_back(Name(kind));
+  return names;
+}
+
 }  // namespace
 
 std::string_view Name(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::kAdamW:
       return "adamw";
+    case OptimizerKind::kSgd:
+      return "sgd";
+    case OptimizerKind::kMuon:
+      return "muon";
   }
   TRIMTAB_ASSERT(false, "optimizer {}", static_cast<int>(kind));
+}
+
+OptimizerKind ParseOptimizerKind(const std::string& name) {
+  for (const OptimizerKind kind : kOptimizerKinds) {
+    if (Name(kind) == name) return kind;
+  }
+  throw UsageError(
+      fmt::format("unknown optimizer '{}'{}", name, SuggestName(name, OptimizerNames())));
 }
 
 void OptimizerConfig::ScaleTo(double rate) {
@@ -57,6 +76,9 @@ void OptimizerConfig::ScaleTo(double rate) {
 OptimizerConfig OptimizerConfigFromJson(const nlohmann::json& json, const std::string& where) {
   StrictObject object(json, where);
   OptimizerConfig optimizer;
+  std::string kind(Name(optimizer.kind));
+  object.Choice("kind", kind, OptimizerNames());
+  optimizer.kind = ParseOptimizerKind(kind);
   double rate = optimizer.learning_rate;
   object.Number("learning_rate", rate, 0.0, 1e3);
   optimizer.ScaleTo(rate);
@@ -64,6 +86,8 @@ OptimizerConfig OptimizerConfigFromJson(const nlohmann::json& json, const std::s
   object.Number("beta1", optimizer.beta1, 0.0, 0.999999);
   object.Number("beta2", optimizer.beta2, 0.0, 0.999999);
   object.Number("epsilon", optimizer.epsilon, 1e-30, 1.0);
+  object.Number("momentum", optimizer.momentum, 0.0, 0.999999);
+  object.Boolean("nesterov", optimizer.nesterov);
   object.Number("weight_decay", optimizer.weight_decay, 0.0, 1e3);
   object.Number("clip_grad", optimizer.clip_grad, 0.0, 1e9);
   object.Integer("warmup_steps", optimizer.warmup_steps, 0, kMostScheduleSteps);
@@ -94,6 +118,12 @@ nlohmann::json ToJson(const OptimizerConfig& optimizer) {
                          {"clip_grad", optimizer.clip_grad},
                          {"warmup_steps", optimizer.warmup_steps},
                          {"decay_steps", optimizer.decay_steps}};
+  // Nothing of them is AdamW's.
+  if (optimizer.kind != OptimizerKind::kAdamW) {
+    json["kind"] = Name(optimizer.kind);
+    json["momentum"] = optimizer.momentum;
+    json["nesterov"] = optimizer.nesterov;
+  }
   for (const ParameterGroup& group : optimizer.groups) json["groups"].push_back(ToJson(group));
   return json;
 }

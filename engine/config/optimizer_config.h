@@ -12,9 +12,10 @@
 namespace trimtab {
 
 /// Update rules of parameters: engine/optim has each of them.
-enum class OptimizerKind : uint8_t { kAdamW };
-inline constexpr std::array kOptimizerKinds = {OptimizerKind::kAdamW};
-/// "adamw".
+enum class OptimizerKind : uint8_t { kAdamW, kSgd, kMuon };
+inline constexpr std::array kOptimizerKinds = {OptimizerKind::kAdamW, OptimizerKind::kSgd,
+                                               OptimizerKind::kMuon};
+/// "adamw", "sgd", "muon".
 std::string_view Name(OptimizerKind kind);
 
 /// Parameters whose update differs: those with a name that one of the patterns matches (see
@@ -36,6 +37,8 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
+  double momentum = 0.95;  // of sgd and muon
+  bool nesterov = true;    // likewise
   double weight_decay = 0.1;
   double clip_grad = 1.0;  // global norm; 0 turns clipping off
   int64_t warmup_steps = 10;
@@ -46,6 +49,9 @@ struct OptimizerConfig {
   void ScaleTo(double rate);
   bool operator==(const OptimizerConfig&) const = default;
 };
+
+/// The optimizer called `name`. Throws UsageError naming the nearest one.
+OptimizerKind ParseOptimizerKind(const std::string& name);
 
 /// Strict JSON; `where` prefixes messages.
 OptimizerConfig OptimizerConfigFromJson(const nlohmann::json& json, const std::string& where);

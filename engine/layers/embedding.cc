@@ -37,6 +37,7 @@ Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
                         .duplicate = use == VocabTable::kOutputDuplicate,
                         .multiplied = use == VocabTable::kEmbedding ? 0 : 1,
                         .looked_up = use == VocabTable::kEmbedding,
+                        .vocabulary = true,
                         .init = InitKind::kNormal,
                         .init_std = model.init_std,
                         .partition = partition});

@@ -70,6 +70,7 @@ struct ParameterSpec {
   bool trainable = true;        // false: frozen, it has neither gradient nor optimizer state
   int64_t multiplied = 0;       // matrices, one below the other, that rows are multiplied by
   bool looked_up = false;       // rows of it are read as they are
+  bool vocabulary = false;      // a row stands for a token
   int64_t absorbed_rows = 0;    // of each matrix: serving multiplies by their transpose
   InitKind init = InitKind::kZeros;
   double init_std = 0;

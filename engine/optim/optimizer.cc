@@ -4,27 +4,22 @@
 #include <array>
 #include <cmath>
 
-#include "engine/ops/adamw.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/update_state.h"
 
 namespace trimtab {
-namespace {
-
-bool IsScaled(const TrainingTypes& types) { return MomentSlot("", types).block > 0; }
-
-}  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& parallel,
                      ParameterShards& shards)
     : config_(config), types_(TypesOf(parallel.layout)), shards_(shards), norm_(parallel, shards) {
-  for (RulePlan& plan : PlanUpdates(config, shards, IsScaled(types_))) {
+  for (RulePlan& plan : PlanUpdates(config, shards, IsScaledMoment(types_.moments))) {
     Rule& added = rules_.emplace_back();
     added.kind = plan.kind;
-    added.rule = MakeUpdateRule(plan.kind, config);
     for (const StateSlot& slot : trimtab::SlotsOf(plan.kind, types_)) {
       added.slots.emplace_back(shards.device(), slot, plan.numel, plan.blocks);
     }
     added.runs = std::move(plan.runs);
+    added.rule = MakeUpdateRule(plan.kind, config, parallel, shards, added.runs);
   }
   scalars_ =
       Tensor::Empty(shards.device(), {kUpdateScalarCount}, DType::kF32, MemoryTag::kOptimizer);

@@ -29,14 +29,14 @@ class Optimizer {
   Optimizer(const OptimizerConfig& config, const ParallelContext& parallel,
             ParameterShards& shards);
 
-  /// The slots that a parameter has state in.
+  /// Returns the slots that a parameter has state in.
   std::vector<StateSlot> SlotsOf(const ParameterSpec& spec) const;
 
   // fp32 values of a parameter's slot, elements [begin, begin + values.size()) of the flat order,
   // which this rank must update.
 
-  /// Where a slot's elements share scales, whole blocks must be given, or the last ones of a
-  /// parameter.
+  /// Sets them. Where a slot's elements share scales, whole blocks must be given, or the last ones
+  /// of a parameter.
   void WriteState(const Parameter& parameter, size_t slot, int64_t begin,
                   std::span<const float> values);
   void ReadState(const Parameter& parameter, size_t slot, int64_t begin,

@@ -6,6 +6,7 @@
 #include "engine/base/dtype.h"
 #include "engine/config/precision.h"
 #include "engine/device/tensor.h"
+#include "engine/ops/update_state.h"
 
 namespace trimtab {
 
@@ -14,15 +15,11 @@ struct StateSlot {
   const char* name = "";
   DType dtype = DType::kF32;
   int64_t block = 0;  // elements that share an fp32 scale: stored * scale = value; 0: none do
+  MomentSign sign = MomentSign::kEither;  // where the type is int8
 };
 
-/// A slot called `name` stored in the run's type of moments.
-StateSlot MomentSlot(const char* name, const TrainingTypes& types);
-
-/// Neighbouring elements of a slot.
-struct SlotView {
-  Tensor values;
-  Tensor scales;  // of their blocks; undefined where there are none
-};
+/// Returns a slot called `name` stored in the run's type of moments.
+StateSlot MomentSlot(const char* name, const TrainingTypes& types,
+                     MomentSign sign = MomentSign::kEither);
 
 }  // namespace trimtab

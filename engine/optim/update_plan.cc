@@ -4,21 +4,28 @@
 #include <optional>
 
 #include "engine/base/units.h"
-#include "engine/ops/adamw.h"
+#include "engine/ops/update_state.h"
+#include "engine/optim/muon_matrices.h"
 
 namespace trimtab {
 namespace {
 
 /// Elements of the flat order at which another run begins.
-std::vector<int64_t> BlockCuts(const ParameterShards& shards) {
+std::vector<int64_t> BlockCuts(const OptimizerConfig& config, const ParameterShards& shards) {
   std::vector<int64_t> cuts;
   for (const Parameter* each : shards.store().parameters()) {
     const FlatRange copied = each->copied();
     if (!each->spec.trainable) continue;
+    if (SettingOf(config, each->spec).kind == OptimizerKind::kMuon) {
+      for (const FlatRange& part : MuonPartsOf(*each)) {
+        if (part.begin % kMomentBlock != 0) cuts.push_back(part.begin);
+      }
+    }
     if (each->spec.copied.copies == 1 || copied.begin % kMomentBlock == 0) continue;
     cuts.push_back(copied.begin);
     cuts.push_back(RoundUp(copied.end, kMomentBlock));
   }
+  std::ranges::sort(cuts);
   return cuts;
 }
 
@@ -101,7 +108,7 @@ class Planner {
 
 std::vector<RulePlan> PlanUpdates(const OptimizerConfig& config, const ParameterShards& shards,
                                   bool scaled_state) {
-  Planner planner(shards, scaled_state ? BlockCuts(shards) : std::vector<int64_t>());
+  Planner planner(shards, scaled_state ? BlockCuts(config, shards) : std::vector<int64_t>());
   for (const ParameterUnit& unit : shards.store().units()) {
     if (!unit.trainable) continue;
     // With the gaps that align parameters, so that runs join and blocks stay whole; without the

@@ -20,8 +20,8 @@ struct RulePlan {
 
 /// Divides the shard into runs, by rule. Runs join across parameters, so that updates are few; no
 /// block of scaled state reaches into rows that other tensor-parallel ranks hold too (their scales
-/// would differ, and so what they update), or into another run. Padding between runs has state
-/// too, that of the run it follows or, at the beginning, precedes.
+/// would differ, and so what they update), or into another run or another matrix of Muon's. Padding
+/// between runs has state too, that of the run it follows or, at the beginning, precedes.
 std::vector<RulePlan> PlanUpdates(const OptimizerConfig& config, const ParameterShards& shards,
                                   bool scaled_state);
 

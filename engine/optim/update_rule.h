@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/comm/parallel_context.h"
 #include "engine/config/optimizer_config.h"
 #include "engine/config/precision.h"
 #include "engine/layers/parameter.h"
@@ -25,7 +26,7 @@ struct UpdateSetting {
   bool operator==(const UpdateSetting&) const = default;
 };
 
-/// The setting of a parameter: its group's, or by default weight decay in matrices alone.
+/// Returns the setting of a parameter: its group's, or by default weight decay in matrices alone.
 UpdateSetting SettingOf(const OptimizerConfig& config, const ParameterSpec& spec);
 
 /// Neighbouring elements of equal setting, as far as this rank updates them.
@@ -53,12 +54,17 @@ class UpdateRule {
   virtual void Update(const UpdateInputs& inputs, std::span<const UpdateRun> runs) = 0;
 };
 
-/// The slots of the rule `kind`, by which its state is allocated and checkpointed.
+/// Returns the slots of the rule `kind`, by which its state is allocated and checkpointed.
 std::vector<StateSlot> SlotsOf(OptimizerKind kind, const TrainingTypes& types);
-/// The slots that a parameter has state in: those of its rule, or, frozen, none.
+/// Returns the slots that a parameter has state in: those of its rule, or, frozen, none.
 std::vector<StateSlot> SlotsOf(const OptimizerConfig& config, const ParameterSpec& spec,
                                const TrainingTypes& types);
 
-std::unique_ptr<UpdateRule> MakeUpdateRule(OptimizerKind kind, const OptimizerConfig& config);
+/// Makes the rule `kind`. `runs` are all that it will be asked to update. `parallel` and `shards`
+/// must outlive it.
+std::unique_ptr<UpdateRule> MakeUpdateRule(OptimizerKind kind, const OptimizerConfig& config,
+                                           const ParallelContext& parallel,
+                                           const ParameterShards& shards,
+                                           std::span<const UpdateRun> runs);
 
 }  // namespace trimtab

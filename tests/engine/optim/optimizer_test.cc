@@ -212,6 +212,31 @@ TEST(OptimizerTest, GroupsHaveALearningRateAndADecayOfTheirOwn) {
   EXPECT_NEAR(at(1), 1 - 0.001, 1e-6) << "the first group that matches";
 }
 
+// Queries, keys and values are matrices of their own, wherever blocks of 8-bit momentum end.
+TEST(OptimizerTest, MuonsBlocksEndWithItsMatrices) {
+  const auto device = MakeCpuDevice(1);
+  const ParallelContext context = MakeMetaContext(ParseLayout("moments=int8", 0), 0);
+  ParameterStore store;
+  ParameterSpec spec = Matrix("qkv", 11, 30);
+  spec.multiplied = 1;
+  spec.partition = RowBlocksPartition({5, 3, 3}, 30, 1, 0);
+  const Parameter& parameter = store.Declare(std::move(spec));
+  ParameterShards shards(context, store, *device);
+  Optimizer optimizer({.kind = OptimizerKind::kMuon}, context, shards);
+  std::vector<float> gradients(11 * 30);
+  for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = i < 150 ? 1.0f : 1e-4f;
+  Tensor all = shards.gradients().Slice(0, {11 * 30});
+  CopyFromHost(all, gradients);
+  optimizer.Prepare(1e-3, 0, 1.0);
+  optimizer.Update();
+  std::vector<float> momentum(gradients.size());
+  optimizer.ReadState(parameter, 0, 0, momentum);
+  const float norm = static_cast<float>(optimizer.Outcome().grad_norm);
+  for (size_t i = 0; i < momentum.size(); ++i) {
+    EXPECT_NEAR(momentum[i] * norm, gradients[i], 1e-5f * gradients[i]) << i;
+  }
+}
+
 TEST(SettingOf, VectorsDecayOnlyWhereAGroupSaysSo) {
   const OptimizerConfig plain;
   ParameterSpec vector = Matrix("layers.0.norm.weight", 8, 1);

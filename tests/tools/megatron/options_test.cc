@@ -165,6 +165,16 @@ TEST(ToMegatron, NamesWhatMegatronHasNoOptionFor) {
             "Megatron-LM has no option for a norm behind the embedding");
   EXPECT_EQ(WhyNot(RunOf("gemma2-9b", "tp=1,mbs=1,precision=bf16", 1, 4, 1024)),
             "Megatron-LM has no option for this form of the block");
+  EXPECT_EQ(WhyNot(gpt2("tp=1,dp=2,zero=1,mbs=1,precision=bf16,moments=int8")),
+            "Megatron-LM has no option for moments=int8");
+  RunConfig run = gpt2("tp=1,mbs=1");
+  run.frozen = {"*.bias"};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for frozen parameters");
+  run.frozen.clear();
+  run.optimizer.groups = {{.match = {"*.bias"}}};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for optimizer.groups");
+  run.optimizer = {.kind = OptimizerKind::kMuon};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for this optimizer");
 }
 
 }  // namespace
