@@ -14,6 +14,15 @@
 #include "tools/machine_profile.h"
 
 namespace trimtab {
+
+std::string OptimizerKindNames() {
+  std::string names;
+  for (const OptimizerKind kind : kOptimizerKinds) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", Name(kind));
+  }
+  return names;
+}
+
 void RequireMemoryOfGpu(int64_t memory_per_rank_bytes, const Cluster& cluster) {
   if (cluster.device == "cpu" || memory_per_rank_bytes <= cluster.memory_bytes) return;
   throw UsageError(fmt::format("--memory-per-rank: {}; a GPU of the cluster {} has {}",
@@ -91,6 +100,8 @@ void RunFlags::Declare(FlagSet& flags) {
       "tp=2,mbs=4,recompute=full,...; the keys are below, those left out take their defaults");
   flags.AfterHelp([] { return "Keys of --layout:\n" + DescribeLayoutKeys(); });
   flags.Text("--precision", precision, "fp32, tf32, bf16, fp16 or fp8; if left out, as in the run");
+  flags.Text("--optimizer", optimizer,
+             fmt::format("{}; if left out, as in the run", OptimizerKindNames()));
   flags.Text("--optimizer-state", optimizer_state,
              "full, reduced, minimal or MASTER/MOMENTS/GRADS; if left out, as in the run");
   flags.Text("--data", data,
@@ -137,6 +148,7 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
     RequireNotInLayout(layout, {"precision"}, "--precision says it, too; expected one of them");
     run.layout.precision = ParsePrecision(precision);
   }
+  if (flags_->Given("--optimizer")) run.optimizer.kind = ParseOptimizerKind(optimizer);
   if (flags_->Given("--optimizer-state")) {
     RequireNotInLayout(layout, {"master", "moments", "grads"},
                        "--optimizer-state says it, too; expected one of them");

@@ -24,6 +24,9 @@ void RequireHuggingFaceFolder(const std::string& path);
 void RequireNotInLayout(const std::string& layout, const std::vector<std::string>& keys,
                         const std::string& why);
 
+/// "adamw, sgd, ...", for help.
+std::string OptimizerKindNames();
+
 /// --cluster and --profile.
 struct ClusterFlags {
   std::string cluster = "local";
@@ -54,6 +57,7 @@ struct RunFlags {
   int64_t sequence_length = 0;
   std::string layout;
   std::string precision;
+  std::string optimizer;
   std::string optimizer_state;
   std::string data;
   int64_t memory_per_rank_bytes = 0;

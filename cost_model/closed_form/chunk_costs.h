@@ -21,7 +21,8 @@
 
 namespace trimtab {
 
-/// What runs of one mode, precision and fp8 configuration share.
+/// What runs share that have one mode, precision and fp8 configuration, and train and group the
+/// same parameters.
 struct PriceSetting {
   int64_t number = 0;
   Mode mode;
@@ -29,6 +30,8 @@ struct PriceSetting {
   Fp8Config fp8;
   RoutingConfig routing;
   MoeConfig moe;
+  std::vector<std::string> frozen;
+  std::vector<ParameterGroup> groups;
   Pricer pricer;
   Executor executor;
   std::vector<int64_t> first_alike;  // by layer: FirstAlike

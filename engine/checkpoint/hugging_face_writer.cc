@@ -155,9 +155,9 @@ void HuggingFaceWriter::Read(const CheckpointReader& from, const Part& part, int
       std::copy_n(buffer->second.begin() + (piece.begin + row), target.size(), target.begin());
       return;
     }
-    from.Read(StateKind::kWeight, {.spec = part.parameter,
-                                   .begin = (piece.begin + row) * columns + column,
-                                   .values = target});
+    from.Read(kWeightSlot, {.spec = part.parameter,
+                            .begin = (piece.begin + row) * columns + column,
+                            .values = target});
   };
   const auto place = [&](int64_t row, int64_t column) {
     return static_cast<size_t>(piece.first + row * piece.row_stride + column * piece.column_stride -

@@ -84,7 +84,7 @@ Tensor CoreAttention::Backward(const LayerContext& context, CoreAttentionSaved& 
   const AttentionShape shape = ShapeOf(context);
   Tensor dqkv = context.New(saved.qkv.shape(), MemoryTag::kWorkspace);
   const Tensor dout = linear_proj_.Backward(context, saved.linear_proj, std::move(dy), accumulate);
-  if (sinks_ != nullptr) {
+  if (sinks_ != nullptr && sinks_->spec.trainable) {
     AttentionSinkBackward(shape, sinks_->weight, saved.out, saved.log_sum_exp, dout,
                           sinks_->gradient, accumulate);
   }

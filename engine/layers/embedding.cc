@@ -33,6 +33,7 @@ Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
                         .duplicate = use == VocabTable::kOutputDuplicate,
                         .multiplied = use == VocabTable::kEmbedding ? 0 : 1,
                         .looked_up = use == VocabTable::kEmbedding,
+                        .vocabulary = true,
                         .init = InitKind::kNormal,
                         .init_std = spec.init_std,
                         .partition = partition});
@@ -102,7 +103,7 @@ void Embedding::Backward(const LayerContext& context, const Tensor& tokens,
     norm_->Backward(context, saved.sum, saved.norm, dx, dsum, accumulate);
     dx = std::move(dsum);
   }
-  if (positions_ != nullptr) {
+  if (positions_ != nullptr && positions_->spec.trainable) {
     if (!accumulate) Fill(positions_->gradient, 0.0f);
     Tensor gradient = FromPositionZero(spec_, positions_->gradient);
     PositionBackward(dx, context.row_begin(), context.positions(), gradient);
@@ -113,6 +114,7 @@ void Embedding::Backward(const LayerContext& context, const Tensor& tokens,
     projection_->Backward(context, saved.narrow, dx, dnarrow, accumulate);
     dx = std::move(dnarrow);
   }
+  if (!tokens_->spec.trainable) return;
   if (!accumulate && !token_gradient_written) Fill(tokens_->gradient, 0.0f);
   const SoftCap scale = ScaleOf(spec_);
   if (!scale.identity()) ApplySoftCap(scale, dx);

@@ -136,7 +136,9 @@ Tensor LmHead::Backward(const LayerContext& context, const Tensor& x, LmHeadSave
     const RecomputePass recompute(context.device);
     Losses(context, saved.output_layer.input, saved, /*logits=*/nullptr);
   }
-  if (bias_ != nullptr) BiasBackward(saved.dlogits, bias_->gradient, accumulate);
+  if (bias_ != nullptr && bias_->spec.trainable) {
+    BiasBackward(saved.dlogits, bias_->gradient, accumulate);
+  }
   Tensor dhidden = output_layer_.Backward(context, saved.output_layer, saved.dlogits, accumulate);
   const auto zeros = [&] {
     Tensor tensor = context.New(x.shape(), MemoryTag::kWorkspace);

@@ -50,7 +50,7 @@ LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSave
                        [&](const Tensor& scale, Fp8Output& out, bool rehearsal) {
                          if (gated) return SwiGluBackwardFp8(saved.fc1, dactivation, scale, out);
                          // A rehearsal must not add to the gradient.
-                         const bool sum = bias != nullptr && !rehearsal;
+                         const bool sum = bias != nullptr && bias->spec.trainable && !rehearsal;
                          Tensor dbias = sum ? bias->gradient : Tensor();
                          GeluBackwardFp8(saved.fc1, dactivation, scale, out, dbias, accumulate);
                        });

@@ -131,7 +131,7 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
     const RecomputePass recompute(context.device);
     fc2_.Keep(context, MlpActivation(context, activation_, saved.fc1), rows, saved.linear_fc2);
   }
-  if (fc2_bias_ != nullptr) {
+  if (fc2_bias_ != nullptr && fc2_bias_->spec.trainable) {
     Tensor gradient = Vectors(fc2_bias_->gradient);
     GroupedBiasBackward(dy, rows, gradient, accumulate);
   }
@@ -144,7 +144,7 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
   }
   const Tensor dfc1 =
       MlpActivationBackward(context, activation_, saved.fc1, std::move(dactivation));
-  if (fc1_bias_ != nullptr) {
+  if (fc1_bias_ != nullptr && fc1_bias_->spec.trainable) {
     Tensor gradient = Vectors(fc1_bias_->gradient);
     GroupedBiasBackward(dfc1, rows, gradient, accumulate);
   }

@@ -2,9 +2,23 @@
 
 #include <utility>
 
+#include "engine/ops/elementwise.h"
 #include "engine/ops/fused_fp8.h"
 
 namespace trimtab {
+namespace {
+
+/// Where the op writes the gradient of `vector`: of a frozen one, which it makes with the other
+/// gradients all the same, memory that nothing reads.
+Tensor NormGradient(const LayerContext& context, const Parameter& vector, bool accumulate) {
+  if (vector.spec.trainable) return vector.gradient;
+  Tensor unread = Tensor::Empty(context.device, {vector.spec.rows}, context.types.gradients,
+                                MemoryTag::kWorkspace);
+  if (accumulate) Fill(unread, 0.0f);
+  return unread;
+}
+
+}  // namespace
 
 Norm::Norm(ParameterStore& store, const ModuleName& name, const NormSpec& spec, int64_t columns)
     : spec_(spec) {
@@ -54,14 +68,15 @@ LinearOperand Norm::Backward(const LayerContext& context, const Tensor& x, const
                              const Tensor& dy, Tensor& dx, bool accumulate,
                              std::optional<Fp8Target> target) const {
   const bool plus_one = spec_.weight_plus_one;
+  Tensor dweight = NormGradient(context, *weight_, accumulate);
+  Tensor dbias = bias_ != nullptr ? NormGradient(context, *bias_, accumulate) : Tensor();
   const auto add = [&](const Fp8Beside& copies) {
     if (spec_.kind == NormKind::kLayerNorm) {
-      Tensor dbias = bias_ != nullptr ? bias_->gradient : Tensor();
-      LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, weight_->gradient,
-                        dbias, accumulate, plus_one, copies);
+      LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, dweight, dbias,
+                        accumulate, plus_one, copies);
     } else {
-      RmsNormBackward(dy, x, weight_->weight, saved.rstd, dx, weight_->gradient, accumulate,
-                      plus_one, copies);
+      RmsNormBackward(dy, x, weight_->weight, saved.rstd, dx, dweight, accumulate, plus_one,
+                      copies);
     }
   };
   LinearOperand result = dx;

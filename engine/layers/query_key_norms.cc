@@ -65,7 +65,7 @@ void QueryKeyNorms::Forward(const LayerContext& context, const AttentionShape& s
 
 Tensor QueryKeyNorms::HeadsBackward(const LayerContext& context, const AttentionShape& shape,
                                     const QueryKeyNormsSaved& saved, Tensor& dqkv) const {
-  Tensor dweights = Tensor::Empty(context.device, {2, shape.head_size}, query_->gradient.dtype(),
+  Tensor dweights = Tensor::Empty(context.device, {2, shape.head_size}, context.types.gradients,
                                   MemoryTag::kWorkspace);
   HeadNormBackward(shape, saved.input, query_->weight, key_->weight, saved.statistics,
                    spec_.norm.weight_plus_one, dqkv, dweights);
@@ -76,7 +76,7 @@ Tensor QueryKeyNorms::WholeBackward(const LayerContext& context, const Attention
                                     const QueryKeyNormsSaved& saved, Tensor& dqkv) const {
   const WholeNorms norms = NormsOf(context, shape);
   const auto vector = [&](int64_t size) {
-    return Tensor::Empty(context.device, {size}, query_->gradient.dtype(), MemoryTag::kWorkspace);
+    return Tensor::Empty(context.device, {size}, context.types.gradients, MemoryTag::kWorkspace);
   };
   const int64_t queries = shape.heads * shape.head_size;
   const int64_t keys = shape.kv_heads * shape.head_size;
@@ -102,10 +102,14 @@ void QueryKeyNorms::Backward(const LayerContext& context, const AttentionShape& 
                             : HeadsBackward(context, shape, saved, dqkv);
   // Each rank has seen its own heads. With sequence parallelism, what is the same on all ranks is
   // summed at the end of the step.
-  if (context.tp() > 1 && !context.sequence_parallel()) context.parallel.tp->AllReduce(dweights);
+  const bool trained = query_->spec.trainable || key_->spec.trainable;
+  if (trained && context.tp() > 1 && !context.sequence_parallel()) {
+    context.parallel.tp->AllReduce(dweights);
+  }
   for (Parameter* norm : {query_, key_}) {
-    const int64_t size = norm->gradient.numel();
-    const Tensor dweight = dweights.Slice(norm == query_ ? 0 : query_->gradient.numel(), {size});
+    if (!norm->spec.trainable) continue;
+    const int64_t first = norm == query_ ? 0 : query_->numel();
+    const Tensor dweight = dweights.Slice(first, {norm->numel()});
     if (accumulate) {
       Add(dweight, norm->gradient);
     } else {

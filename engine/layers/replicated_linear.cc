@@ -49,9 +49,10 @@ Tensor ReplicatedLinear::Forward(const LayerContext& context, const Tensor& x, M
 
 void ReplicatedLinear::Backward(const LayerContext& context, const Tensor& x, const Tensor& dy,
                                 Tensor& dx, bool accumulate) const {
-  if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
+  if (bias_ != nullptr && bias_->spec.trainable) BiasBackward(dy, bias_->gradient, accumulate);
   const Tensor operand = As(context, dy, context.types.activations);
   Gemm(operand, Transpose::kNo, weight_->weight, Transpose::kNo, dx, {.accumulate = true});
+  if (!weight_->spec.trainable) return;
   const auto weight_gradient = [weight = weight_, operand, x](const LayerContext&, bool add) {
     Gemm(operand, Transpose::kYes, x, Transpose::kNo, weight->gradient, {.accumulate = add});
   };

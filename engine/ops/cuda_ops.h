@@ -18,6 +18,8 @@
 #include "engine/ops/gemm.h"
 #include "engine/ops/head_norm.h"
 #include "engine/ops/latent_heads.h"
+#include "engine/ops/momentum.h"
+#include "engine/ops/newton_schulz.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/packed_gemm.h"
 #include "engine/ops/packed_lookup.h"
@@ -26,6 +28,7 @@
 #include "engine/ops/quantize.h"
 #include "engine/ops/router.h"
 #include "engine/ops/sequence_routing.h"
+#include "engine/ops/update_state.h"
 #include "engine/ops/whole_norm.h"
 
 namespace trimtab {
@@ -84,6 +87,9 @@ struct CudaOps {
   decltype(&SumSquares) sum_squares = nullptr;
   decltype(&Clip) clip = nullptr;
   decltype(&AdamW) adamw = nullptr;
+  decltype(&MomentumUpdate) momentum = nullptr;
+  decltype(&Normalize) normalize = nullptr;
+  decltype(&Quintic) quintic = nullptr;
   decltype(&Amax) amax = nullptr;
   decltype(&Quantize) quantize = nullptr;
   decltype(&UpdateFp8Scales) update_fp8_scales = nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/config/name_pattern.h"
 #include "engine/config/rules.h"
 #include "engine/layers/expected_rows.h"
 #include "engine/optim/lr_schedule.h"
@@ -44,12 +45,14 @@ std::vector<const GptModel*> Pointers(const std::vector<std::unique_ptr<GptModel
   return pointers;
 }
 
-/// The table that first and last stage share; nullptr where there is none, or one for both uses.
+/// The table that first and last stage share and train; nullptr where there is none, or one for
+/// both uses.
 Parameter* SharedTable(const std::vector<std::unique_ptr<GptModel>>& chunks,
                        const ParallelContext& parallel) {
   if (parallel.layout.pp == 1) return nullptr;
   for (const auto& chunk : chunks) {
-    if (Parameter* table = chunk->tied_table()) return table;
+    Parameter* table = chunk->tied_table();
+    if (table != nullptr) return table->spec.trainable ? table : nullptr;
   }
   return nullptr;
 }
@@ -62,6 +65,33 @@ std::unique_ptr<ShardedDataParallel> MakeDataParallel(
                                                              SharedTable(chunks, parallel));
   for (const auto& chunk : chunks) chunk->set_hooks(data_parallel.get());
   return data_parallel;
+}
+
+/// Throws InputError where the run names parameters that its model, which `parameters` are of, does
+/// not have, or freezes all.
+void RequireNamesOfParameters(const RunConfig& run, const ParameterStore& parameters) {
+  const auto matches_any = [&](const std::string& pattern) {
+    return std::ranges::any_of(parameters.parameters(), [&](const Parameter* each) {
+      return MatchesPattern(pattern, each->spec.name.view());
+    });
+  };
+  const std::string example(parameters.parameters().back()->spec.name);
+  for (const std::string& pattern : run.frozen) {
+    if (matches_any(pattern)) continue;
+    throw InputError(
+        fmt::format("frozen: '{}' matches no parameter of '{}'; expected names such as {}", pattern,
+                    run.model.name, example));
+  }
+  for (const ParameterGroup& group : run.optimizer.groups) {
+    if (std::ranges::any_of(group.match, matches_any)) continue;
+    throw InputError(fmt::format(
+        "optimizer.groups: '{}' matches no parameter of '{}'; expected names such as {}",
+        group.match.front(), run.model.name, example));
+  }
+  const auto trainable = [](const Parameter* each) { return each->spec.trainable; };
+  if (std::ranges::any_of(parameters.parameters(), trainable)) return;
+  throw InputError(fmt::format("frozen: every parameter of '{}' is frozen; expected some to train",
+                               run.model.name));
 }
 
 /// Parts of a step that are captured, each what it has added up: a micro batch, and whether it is
@@ -115,6 +145,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
     : run_(Legal(run)),
       parallel_(parallel),
       device_(device),
+      store_(run_.frozen),
       fp8_(MakeFp8State(run_)),
       chunks_(MakeChunks(store_, ContextOf(run_, parallel, device, fp8_.get()), run_)),
       data_parallel_(MakeDataParallel(chunks_, parallel, store_, device, fp8_.get())),
@@ -122,12 +153,15 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
       loss_(NewLossTensors(device)),
       stage_(Pointers(chunks_), std::move(program), loss_, fp8_.get(), *data_parallel_),
       captured_(parallel, device) {
+  if (!run_.frozen.empty() || !run_.optimizer.groups.empty()) {
+    RequireNamesOfParameters(run_, WholeModelDeclaration(run_, parallel, device).parameters);
+  }
   if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
   if (device.kind() != DeviceKind::kMeta) {
     store_.MakeInitialValues(
         run_.seed, HostThreads(device),
         [this](const Parameter& parameter, int64_t begin, std::span<const float> values) {
-          optimizer_.WriteWeights(parameter.offset + begin, values);
+          shards().WriteWeights(parameter.offset + begin, values);
         });
   }
   if (fp8_ != nullptr) {
@@ -144,7 +178,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
 
 WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const ParallelContext& parallel,
                                              Device& device)
-    : fp8(run.fp8) {
+    : parameters(run.frozen), fp8(run.fp8) {
   const bool in_fp8 = TypesOf(run.layout).fp8;
   const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
                        WholeModel(run.model));

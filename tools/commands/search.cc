@@ -152,6 +152,7 @@ class SearchCommand : public Command {
     flags.List("--precision", precisions_,
                "precisions to consider: fp32, tf32, bf16, fp16, fp8, auto (what the device is best "
                "at: bf16,fp8 on GPUs); on GPUs auto if left out");
+    flags.Text("--optimizer", optimizer_, fmt::format("{} [adamw]", OptimizerKindNames()));
     flags.List("--optimizer-state", problem.optimizer_states,
                "optimizer states to consider: full (fp32 master, moments, gradients), reduced "
                "(16-bit remainder as master, bf16 moments, fp32 gradients), minimal (as reduced, "
@@ -353,6 +354,7 @@ class SearchCommand : public Command {
     problem.cluster = std::move(cluster);
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
     problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
+    if (flags_->Given("--optimizer")) problem.optimizer.kind = ParseOptimizerKind(optimizer_);
     RequireMemoryOfGpu(problem.memory_per_rank_bytes, problem.cluster);
     if (flags_->Given("--gpus")) problem.gpus = ParseGpuCounts(gpus_, problem.cluster);
     RequireSensible(problem);
@@ -391,6 +393,7 @@ class SearchCommand : public Command {
   std::string model_;
   ProposalFlags proposal_;
   std::vector<std::string> precisions_ = {"fp32"};
+  std::string optimizer_;
   std::string gpus_;
   std::string require_;
   std::vector<std::string> global_batches_;

@@ -19,6 +19,8 @@ void FillCudaOps(CudaOps& ops) {
   FillLatentHeadsOps(ops);
   FillAttentionSinkOps(ops);
   FillAdamWOps(ops);
+  FillMomentumOps(ops);
+  FillNewtonSchulzOps(ops);
   FillQuantizeOps(ops);
   FillNormFp8Ops(ops);
   FillActivationFp8Ops(ops);

@@ -21,6 +21,8 @@ void FillRopeFp8Ops(CudaOps& ops);
 void FillLatentHeadsOps(CudaOps& ops);
 void FillAttentionSinkOps(CudaOps& ops);
 void FillAdamWOps(CudaOps& ops);
+void FillMomentumOps(CudaOps& ops);
+void FillNewtonSchulzOps(CudaOps& ops);
 void FillQuantizeOps(CudaOps& ops);
 void FillNormFp8Ops(CudaOps& ops);
 void FillActivationFp8Ops(CudaOps& ops);

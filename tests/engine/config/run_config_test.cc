@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
+#include "tests/engine/config/error_text.h"
 
 namespace trimtab {
 namespace {
@@ -27,7 +28,12 @@ RunConfig EverythingSet() {
                         .weight_decay = 0.01,
                         .clip_grad = 0,
                         .warmup_steps = 3,
-                        .decay_steps = 1000},
+                        .decay_steps = 1000,
+                        .groups = {{.match = {"*.bias", "decoder.layers.[0-3].*"},
+                                    .learning_rate_factor = 0.5,
+                                    .weight_decay = true},
+                                   {.match = {"output_layer.*"}}}},
+          .frozen = {"embedding.*", "*.bias"},
           .fp8 = {.scaling = "current",
                   .history = 4,
                   .bf16_layers = {"decoder.layers.0"},
@@ -67,6 +73,25 @@ TEST(RunConfig, ARateAloneScalesItsDefaultMinimum) {
   OptimizerConfig scaled;
   scaled.ScaleTo(1e-3);
   EXPECT_EQ(scaled, optimizer(R"({"learning_rate": 1e-3})")) << "as --lr scales it";
+}
+
+TEST(RunConfig, GroupsOfParametersAreCheckedOneByOne) {
+  const auto message = [](const std::string& text) {
+    nlohmann::json json = {{"model", "gpt2-10m"}, {"global_batch", 8}, {"sequence_length", 64}};
+    json["optimizer"]["groups"] = nlohmann::json::parse(text);
+    return ErrorText<InputError>([&] { RunConfigFromJson(json, "f: $"); });
+  };
+  EXPECT_EQ(message("{}"),
+            "f: $.optimizer.groups: expected an array of groups of parameters, got an object");
+  EXPECT_EQ(message(R"([{"match": ["*"]}, {}])"),
+            "f: $.optimizer.groups[1].match: required, but missing");
+  EXPECT_EQ(message(R"([{"match": []}])"),
+            "f: $.optimizer.groups[0].match: expected at least one pattern of parameter names, got "
+            "an array of 0");
+  EXPECT_EQ(message(R"([{"match": [7]}])"),
+            "f: $.optimizer.groups[0].match[0]: expected a pattern of parameter names, got 7");
+  EXPECT_EQ(message(R"([{"match": ["*"], "weight_decay": 0.1}])"),
+            "f: $.optimizer.groups[0].weight_decay: expected true or false, got 0.1");
 }
 
 TEST(RunConfig, MicroBatchesPerStep) { EXPECT_EQ(EverythingSet().num_micro_batches(), 2); }

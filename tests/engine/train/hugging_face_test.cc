@@ -81,7 +81,7 @@ void SaveLoaded(const RunConfig& run, const std::string& folder, const std::stri
     const ParameterSpec spec = SpecOf(*buffer);
     reader.Read({.spec = &spec, .values = values});
   }
-  CheckpointWriter writer(checkpoint, header, ParameterSpecs(whole.parameters));
+  CheckpointWriter writer(checkpoint, header, StoredParameters(header.run, whole.parameters));
   RunRanks(run, [&](Rank& rank) {
     Trainer trainer(run, rank.parallel(), rank.device());
     ReadWeights(trainer, reader);

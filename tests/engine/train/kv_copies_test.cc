@@ -83,7 +83,8 @@ TEST(KvCopiesCheckpoint, HoldsEachHeadOnce) {
     const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
     const WholeModelDeclaration whole = DeclareWholeModel(run.model);
     CheckpointHeader header = {.run = run};
-    CheckpointWriter writer(folder + "/" + name, header, ParameterSpecs(whole.parameters));
+    CheckpointWriter writer(folder + "/" + name, header,
+                            StoredParameters(header.run, whole.parameters));
     std::optional<CheckpointReader> reader;
     if (from != nullptr) reader.emplace(folder + "/" + from);
     RunRanks(run, [&](Rank& rank) {

@@ -173,6 +173,16 @@ TEST(ToMegatron, NamesWhatMegatronHasNoOptionFor) {
   mistral.model.window_rope_theta = 1e4;
   EXPECT_EQ(WhyNot(mistral),
             "Megatron-LM has no option for rotary positions of layers with a window");
+  EXPECT_EQ(WhyNot(gpt2("tp=1,dp=2,zero=1,mbs=1,precision=bf16,moments=int8")),
+            "Megatron-LM has no option for moments=int8");
+  RunConfig run = gpt2("tp=1,mbs=1");
+  run.frozen = {"*.bias"};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for frozen parameters");
+  run.frozen.clear();
+  run.optimizer.groups = {{.match = {"*.bias"}}};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for optimizer.groups");
+  run.optimizer = {.kind = OptimizerKind::kMuon};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for this optimizer");
 }
 
 }  // namespace
