@@ -82,8 +82,7 @@ Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
   }
   if (query_norm_ != nullptr) HeadNormsForward(context, saved);
   if (context.model.position == PositionKind::kRope) {
-    Rope(core_.ShapeOf(context), context.positions(), RotaryOf(context.model), /*inverse=*/false,
-         qkv);
+    Rope(core_.ShapeOf(context), RotaryOf(context.model), /*inverse=*/false, qkv);
   }
   return core_.Forward(context, saved.core, residual);
 }
@@ -99,17 +98,15 @@ Tensor SelfAttention::Backward(const LayerContext& context, SelfAttentionSaved& 
   Tensor dqkv = core_.Backward(context, saved.core, std::move(dy), accumulate);
   if (std::optional<Fp8Target> target =
           TurnsIntoFp8(context) ? linear_qkv_.GradientTarget(context) : std::nullopt) {
-    context.fp8->Write(context.parallel, *target,
-                       [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
-                         RopeBackwardFp8(core_.ShapeOf(context), context.positions(),
-                                         RotaryOf(context.model), dqkv, scale, out);
-                       });
+    context.fp8->Write(
+        context.parallel, *target, [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
+          RopeBackwardFp8(core_.ShapeOf(context), RotaryOf(context.model), dqkv, scale, out);
+        });
     dqkv = {};
     return linear_qkv_.Backward(context, saved.linear_qkv, std::move(target->out), accumulate);
   }
   if (context.model.position == PositionKind::kRope) {
-    Rope(core_.ShapeOf(context), context.positions(), RotaryOf(context.model), /*inverse=*/true,
-         dqkv);
+    Rope(core_.ShapeOf(context), RotaryOf(context.model), /*inverse=*/true, dqkv);
   }
   if (query_norm_ != nullptr) HeadNormsBackward(context, saved, dqkv, accumulate);
   if (ClipOf(context) > 0) ClampBackward(saved.projected, ClipOf(context), dqkv);

@@ -42,8 +42,7 @@ CoreAttention::CoreAttention(ParameterStore& store, const LayerContext& context,
 AttentionShape CoreAttention::ShapeOf(const LayerContext& context) const {
   const ModelConfig& model = context.model;
   const int64_t heads = model.num_heads / context.tp();
-  AttentionShape shape = {.batch = context.micro_batch,
-                          .sequence = context.positions().sequence,
+  AttentionShape shape = {.rows = context.row_layout(),
                           .heads = heads,
                           .kv_heads = model.kv_heads_of_rank(context.tp()),
                           .head_size = model.head_size(),
@@ -51,6 +50,11 @@ AttentionShape CoreAttention::ShapeOf(const LayerContext& context) const {
                                      .soft_cap = model.attention_soft_cap,
                                      .window = kind_.sliding_window},
                           .value_head_size = model.value_size()};
+  if (context.masks_documents()) {
+    // Blocks of context parallelism count what a window hides.
+    const int64_t window = context.parallel.layout.cp > 1 ? 0 : shape.scores.window;
+    shape.visible_share = context.packing->VisibleShare(context.sequence, window);
+  }
   if (model.position == PositionKind::kAlibi) {
     shape.scores.alibi_heads = model.num_heads;
     shape.scores.alibi_first = context.parallel.tp_rank * heads;
@@ -62,12 +66,12 @@ void CoreAttention::Attend(const LayerContext& context, CoreAttentionSaved& save
   const AttentionShape shape = ShapeOf(context);
   saved.out = context.New({shape.tokens(), shape.out_size()}, MemoryTag::kActivations);
   if (context.paged != nullptr) {
-    StoreKv(shape, *context.paged, saved.qkv, *context.cache);
+    StoreKv(shape, saved.qkv, *context.cache);
     const Tensor sinks = sinks_ != nullptr ? sinks_->weight : Tensor();
-    return PagedAttention(shape, *context.paged, saved.qkv, *context.cache, sinks, saved.out);
+    return PagedAttention(shape, saved.qkv, *context.cache, sinks, saved.out);
   }
   saved.log_sum_exp =
-      context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
+      context.NewF32({shape.rows.batch, shape.heads, shape.rows.sequence}, MemoryTag::kActivations);
   if (context.parallel.layout.cp > 1) {
     ContextAttentionForward(context, shape, saved.qkv, saved.out, saved.log_sum_exp);
   } else {
