@@ -28,6 +28,7 @@ struct PriceSetting {
   Precision precision = Precision::kFp32;
   Fp8Config fp8;
   RoutingConfig routing;
+  PackingConfig packing;
   MoeConfig moe;
   Pricer pricer;
   Executor executor;

@@ -77,11 +77,11 @@ int Run() {
     return static_cast<int>(ExitCode::kEnvironment);
   }
   CudaDevice device{CudaDeviceOptions{}};
-  Measure(device, {2, 4096, 32, 32, 128}, DType::kBf16);   // Llama 2 7B
-  Measure(device, {1, 4096, 64, 8, 128}, DType::kBf16);    // that of NVIDIA's published rates
-  Measure(device, {2, 4096, 32, 8, 128}, DType::kBf16);    // Llama 3 8B
-  Measure(device, {16, 1024, 12, 12, 64}, DType::kBf16);   // GPT-2 124M
-  Measure(device, {1, 16384, 32, 32, 128}, DType::kBf16);  // long
+  Measure(device, {{2, 4096}, 32, 32, 128}, DType::kBf16);   // Llama 2 7B
+  Measure(device, {{1, 4096}, 64, 8, 128}, DType::kBf16);    // that of NVIDIA's published rates
+  Measure(device, {{2, 4096}, 32, 8, 128}, DType::kBf16);    // Llama 3 8B
+  Measure(device, {{16, 1024}, 12, 12, 64}, DType::kBf16);   // GPT-2 124M
+  Measure(device, {{1, 16384}, 32, 32, 128}, DType::kBf16);  // long
   return 0;
 }
 

@@ -173,10 +173,10 @@ TEST_F(AttentionCudnnTest, GraphsHaveTheOperationsThatTheEnginesKnow) {
     return backward ? AttentionBackwardGraph(s, all, CUDNN_DATA_HALF).graph.operations()
                     : AttentionForwardGraph(s, all, CUDNN_DATA_HALF).graph.operations();
   };
-  EXPECT_EQ(operations({1, 64, 4, 4, 64}, false), 14);
-  EXPECT_EQ(operations({1, 64, 4, 2, 64}, false), 14);
-  EXPECT_EQ(operations({1, 64, 4, 4, 64}, true), 22);
-  EXPECT_EQ(operations({1, 64, 4, 2, 64}, true), 24);  // two more sums, over the group
+  EXPECT_EQ(operations({{1, 64}, 4, 4, 64}, false), 14);
+  EXPECT_EQ(operations({{1, 64}, 4, 2, 64}, false), 14);
+  EXPECT_EQ(operations({{1, 64}, 4, 4, 64}, true), 22);
+  EXPECT_EQ(operations({{1, 64}, 4, 2, 64}, true), 24);  // two more sums, over the group
 }
 
 TEST_F(AttentionCudnnTest, ErrorsNameTheCallAndThePurpose) {
