@@ -112,6 +112,7 @@ void RunFlags::Declare(FlagSet& flags) {
   flags.Integer("--seed", seed, 0, std::numeric_limits<int64_t>::max(),
                 "seed of the weights and the shuffling");
   flags.Positive("--lr", learning_rate, 1e3, "peak learning rate; if left out, as in the run");
+  packing.Declare(flags);
 }
 
 RunConfig RunFlags::FromParts(const Cluster& cluster) const {
@@ -162,6 +163,7 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   if (flags_->Given("--threads")) run.threads_per_rank = threads_per_rank;
   if (flags_->Given("--seed")) run.seed = static_cast<uint64_t>(seed);
   if (learning_rate > 0) run.optimizer.ScaleTo(learning_rate);
+  packing.Apply(run.packing);
   RequireLegal(run);
   if (run.layout.world_size() > cluster.max_ranks) {
     throw InfeasibleError(

@@ -8,6 +8,7 @@
 #include "engine/config/run_config.h"
 #include "tools/flags.h"
 #include "tools/output.h"
+#include "tools/packing_flags.h"
 
 namespace trimtab {
 
@@ -64,6 +65,7 @@ struct RunFlags {
   int64_t threads_per_rank = 0;
   int64_t seed = 1234;
   double learning_rate = 0;
+  PackingFlags packing;
 
   void Declare(FlagSet& flags);
   /// The run that was asked for, checked against the legality rules and the size of the cluster.

@@ -29,6 +29,7 @@ struct PriceSetting {
   Precision precision = Precision::kFp32;
   Fp8Config fp8;
   RoutingConfig routing;
+  PackingConfig packing;
   MoeConfig moe;
   std::vector<std::string> frozen;
   std::vector<ParameterGroup> groups;

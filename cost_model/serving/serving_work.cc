@@ -53,10 +53,10 @@ double KernelsOf(const ModelConfig& model) {
 
 /// Scores of rows of prompts, and of those that fill up, each of one head.
 double PromptScores(const ServingStep& step, int64_t filled) {
-  PagedRows rows;
-  rows.sequences.assign(1, {.rows = step.prompt_tokens, .first_position = step.prompt_position});
-  PagedRows more;
-  more.sequences.assign(1, {.rows = filled});
+  PagedSegments rows;
+  rows.segments.assign(1, {.rows = step.prompt_tokens, .first_position = step.prompt_position});
+  PagedSegments more;
+  more.segments.assign(1, {.rows = filled});
   return static_cast<double>(step.prompts * rows.visible_scores({}) + more.visible_scores({}));
 }
 

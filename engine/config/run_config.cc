@@ -66,6 +66,9 @@ RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where
   if (const nlohmann::json* routing = object.Find("routing")) {
     run.routing = RoutingConfigFromJson(*routing, object.Where("routing"));
   }
+  if (const nlohmann::json* packing = object.Find("packing")) {
+    run.packing = PackingConfigFromJson(*packing, object.Where("packing"));
+  }
   object.Boolean("deterministic", run.deterministic);
   object.Choice("device", run.device, kDevices);
   object.Integer("global_batch", run.global_batch, 1, kMaxBatch, Need::kRequired);
@@ -94,6 +97,7 @@ nlohmann::json ToJson(const RunConfig& run) {
                            {"minimum", run.loss_scale.minimum},
                            {"growth_interval", run.loss_scale.growth_interval}}},
                          {"routing", ToJson(run.routing)},
+                         {"packing", ToJson(run.packing)},
                          {"deterministic", run.deterministic},
                          {"device", run.device},
                          {"global_batch", run.global_batch},

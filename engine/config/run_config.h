@@ -8,6 +8,7 @@
 
 #include "engine/config/model_config.h"
 #include "engine/config/optimizer_config.h"
+#include "engine/config/packing_config.h"
 #include "engine/config/parallel_config.h"
 #include "engine/config/precision.h"
 
@@ -21,6 +22,7 @@ struct RunConfig {
   Fp8Config fp8{};                    // with precision fp8
   LossScaleConfig loss_scale{};       // with precision fp16
   RoutingConfig routing{};            // with experts
+  PackingConfig packing{};            // documents in sequences
   bool deterministic = false;   // cuda: the same bits in every run; the other devices always are
   std::string device = "cpu";   // cpu | cuda
   int64_t global_batch = 1;     // sequences per optimizer step

@@ -26,7 +26,7 @@ Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
   }
   if (norms_) norms_->Forward(context, core_.ShapeOf(context), qkv, saved.norms);
   if (spec().rotary) {
-    Rope(core_.ShapeOf(context), context.positions(), *spec().rotary, /*inverse=*/false, qkv);
+    Rope(core_.ShapeOf(context), *spec().rotary, /*inverse=*/false, qkv);
   }
   return core_.Forward(context, saved.core, residual);
 }
@@ -43,14 +43,13 @@ Tensor SelfAttention::Backward(const LayerContext& context, SelfAttentionSaved& 
           TurnsIntoFp8() ? linear_qkv_.GradientTarget(context) : std::nullopt) {
     context.fp8->Write(context.parallel, *target,
                        [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
-                         RopeBackwardFp8(core_.ShapeOf(context), context.positions(),
-                                         *spec().rotary, dqkv, scale, out);
+                         RopeBackwardFp8(core_.ShapeOf(context), *spec().rotary, dqkv, scale, out);
                        });
     dqkv = {};
     return linear_qkv_.Backward(context, saved.linear_qkv, std::move(target->out), accumulate);
   }
   if (spec().rotary) {
-    Rope(core_.ShapeOf(context), context.positions(), *spec().rotary, /*inverse=*/true, dqkv);
+    Rope(core_.ShapeOf(context), *spec().rotary, /*inverse=*/true, dqkv);
   }
   if (norms_) {
     norms_->Backward(context, core_.ShapeOf(context), saved.norms, dqkv, accumulate);

@@ -23,13 +23,17 @@ CoreAttention::CoreAttention(ParameterStore& store, const LayerContext& context,
 AttentionShape CoreAttention::ShapeOf(const LayerContext& context) const {
   const int64_t heads = spec_.heads / context.tp();
   AttentionShape shape = {
-      .batch = context.micro_batch,
-      .sequence = context.positions().sequence,
+      .rows = context.row_layout(),
       .heads = heads,
       .kv_heads = spec_.kv_heads_of_rank(context.tp()),
       .head_size = spec_.head_size,
       .scores = {.scale = spec_.scale, .soft_cap = spec_.soft_cap, .window = spec_.window},
       .value_head_size = spec_.value_size};
+  if (context.masks_documents()) {
+    // Blocks of context parallelism count what a window hides.
+    const int64_t window = context.parallel.layout.cp > 1 ? 0 : spec_.window;
+    shape.visible_share = context.packing->VisibleShare(context.sequence, window);
+  }
   if (spec_.alibi) {
     shape.scores.alibi_heads = spec_.heads;
     shape.scores.alibi_first = context.parallel.tp_rank * heads;
@@ -41,12 +45,12 @@ void CoreAttention::Attend(const LayerContext& context, CoreAttentionSaved& save
   const AttentionShape shape = ShapeOf(context);
   saved.out = context.New({shape.tokens(), shape.out_size()}, MemoryTag::kActivations);
   if (context.paged != nullptr) {
-    StoreKv(shape, *context.paged, saved.qkv, *context.cache);
+    StoreKv(shape, saved.qkv, *context.cache);
     const Tensor sinks = sinks_ != nullptr ? sinks_->weight : Tensor();
-    return PagedAttention(shape, *context.paged, saved.qkv, *context.cache, sinks, saved.out);
+    return PagedAttention(shape, saved.qkv, *context.cache, sinks, saved.out);
   }
   saved.log_sum_exp =
-      context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
+      context.NewF32({shape.rows.batch, shape.heads, shape.rows.sequence}, MemoryTag::kActivations);
   if (context.parallel.layout.cp > 1) {
     ContextAttentionForward(context, shape, saved.qkv, saved.out, saved.log_sum_exp);
   } else {

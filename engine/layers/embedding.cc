@@ -87,7 +87,7 @@ Tensor Embedding::Forward(const LayerContext& context, const Tensor& tokens,
   }
   if (positions_ != nullptr) {
     PositionForward(FromPositionZero(spec_, positions_->weight), context.row_begin(),
-                    context.positions(), x);
+                    context.row_layout(), x);
   }
   if (!norm_) return x;
   saved.sum = x;
@@ -106,7 +106,7 @@ void Embedding::Backward(const LayerContext& context, const Tensor& tokens,
   if (positions_ != nullptr && positions_->spec.trainable) {
     if (!accumulate) Fill(positions_->gradient, 0.0f);
     Tensor gradient = FromPositionZero(spec_, positions_->gradient);
-    PositionBackward(dx, context.row_begin(), context.positions(), gradient);
+    PositionBackward(dx, context.row_begin(), context.row_layout(), gradient);
   }
   if (projection_) {
     Tensor dnarrow = context.New(saved.narrow.shape(), MemoryTag::kWorkspace);

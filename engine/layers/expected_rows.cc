@@ -52,7 +52,7 @@ void FillOwnExperts(const LayerContext& context, std::vector<int64_t>& rows) {
 
 int64_t PaddedRows(const LayerContext& context, const MoeConfig& moe) {
   if (!moe.pad_to_capacity) return 0;
-  const int64_t share = context.positions().sequence;
+  const int64_t share = context.sequence / context.parallel.layout.cp;
   const int64_t taken = context.micro_batch * std::min(moe.capacity(context.sequence), share);
   return std::min(taken, context.rows());
 }
@@ -75,17 +75,17 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, const MoeConfig& 
     AddInTurn(moe, begin, context.rows(), rows);
     FillOwnExperts(context, rows);
   } else {
-    const Positions positions =
-        Positions::ZigZag(context.sequence, context.parallel.layout.cp, place.cp);
+    const RowLayout held =
+        RowLayout::ZigZag(1, context.sequence, context.parallel.layout.cp, place.cp);
     for (int64_t b = 0; b < context.micro_batch; ++b) {
       // The two runs of positions that the rank has of a sequence.
       for (const bool second : {false, true}) {
-        const int64_t run = second ? positions.run : 0;
-        const int64_t size = second ? positions.sequence - positions.run : positions.run;
-        const int64_t row = b * positions.sequence + run;
+        const int64_t run = second ? held.run : 0;
+        const int64_t size = second ? held.sequence - held.run : held.run;
+        const int64_t row = b * held.sequence + run;
         const int64_t first = std::max(begin, row);
         const int64_t count = std::min(begin + context.rows(), row + size) - first;
-        if (count > 0) AddInTurn(moe, positions.of(run + first - row), count, rows);
+        if (count > 0) AddInTurn(moe, held.offset(run + first - row), count, rows);
       }
     }
   }

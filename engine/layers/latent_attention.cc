@@ -90,8 +90,8 @@ void LatentAttention::MakeHeads(const LayerContext& context, const LinearOperand
   Compress(context, x, compressed, turning);
   const Tensor key_value = key_value_up_.Forward(context, std::move(compressed), saved.key_value);
   saved.core.qkv = context.New({shape.tokens(), shape.qkv_size()}, MemoryTag::kActivations);
-  JoinHeads(shape, context.positions(), *core_.spec().rotary, query, key_value,
-            GatherRows(context, turning), saved.core.qkv);
+  JoinHeads(shape, *core_.spec().rotary, query, key_value, GatherRows(context, turning),
+            saved.core.qkv);
 }
 
 Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand& x,
@@ -134,8 +134,7 @@ Tensor LatentAttention::Backward(const LayerContext& context, LatentAttentionSav
       dquery = context.New({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
       dkey_value = context.New(JoinedKeyValueShape(shape, rotary), MemoryTag::kWorkspace);
       dturning = context.New({shape.tokens(), rotary}, MemoryTag::kWorkspace);
-      JoinHeadsBackward(shape, context.positions(), *core_.spec().rotary, dqkv, dquery, dkey_value,
-                        dturning);
+      JoinHeadsBackward(shape, *core_.spec().rotary, dqkv, dquery, dkey_value, dturning);
     }
     dx = QueriesBackward(context, saved, dquery, accumulate);
   }

@@ -109,10 +109,10 @@ Tensor LatentAttention::Serve(const LayerContext& context, const LinearOperand& 
     CopyColumns(GatherRows(context, key_value_up_.Normed(context, compressed)), 0, qkv, key + turns,
                 rank);
   }
-  Rope(shape, context.positions(), *core_.spec().rotary, /*inverse=*/false, qkv);
-  StoreKv(shape, *context.paged, qkv, *context.cache);
+  Rope(shape, *core_.spec().rotary, /*inverse=*/false, qkv);
+  StoreKv(shape, qkv, *context.cache);
   Tensor sums = context.New({tokens, shape.out_size()}, MemoryTag::kWorkspace);
-  PagedAttention(shape, *context.paged, qkv, *context.cache, /*sinks=*/{}, sums);
+  PagedAttention(shape, qkv, *context.cache, /*sinks=*/{}, sums);
   const Tensor values = MultiplyHeads(
       context, Reordered(context, sums.Reshape({tokens * heads, rank}), order.by_head), up.packed);
   return core_.Project(

@@ -82,7 +82,9 @@ void MoeRouter::Choose(const LayerContext& context, MoeRouterSaved& saved) const
   }
   saved.choice = NewChoice(context, context.tokens(), moe_.router_topk);
   if (context.routing.force_balance) {
-    RouterChooseInTurn(context.positions(), moe_.num_experts, saved.choice);
+    RouterChooseInTurn(
+        context.paged != nullptr ? context.row_layout() : context.row_layout().WithoutDocuments(),
+        moe_.num_experts, saved.choice);
   } else {
     const Tensor bias = expert_bias_ != nullptr ? expert_bias_->values : Tensor();
     RouterChoose(saved.logits, bias, RouterOptionsOf(moe_), saved.choice);

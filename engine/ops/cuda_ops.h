@@ -43,10 +43,10 @@ struct CudaOps {
                              const Tensor& scratch) = nullptr;
   decltype(&AttentionBlockForward) attention_block_forward = nullptr;
   /// As AttentionBlockBackward, with the scratch it asks for.
-  void (*attention_block_backward)(const AttentionShape& shape, const AttentionBlock& block,
-                                   const Tensor& qkv, const Tensor& kv, const Tensor& out,
-                                   const Tensor& log_sum_exp, const Tensor& dout, Tensor& dquery,
-                                   Tensor& dkv, const Tensor& scratch) = nullptr;
+  void (*attention_block_backward)(const AttentionShape& shape, const RowLayout& keys,
+                                   const AttentionBlock& block, const Tensor& qkv, const Tensor& kv,
+                                   const Tensor& out, const Tensor& log_sum_exp, const Tensor& dout,
+                                   Tensor& dquery, Tensor& dkv, const Tensor& scratch) = nullptr;
   decltype(&AttentionSink) attention_sink = nullptr;
   decltype(&AttentionSinkBackward) attention_sink_backward = nullptr;
   decltype(&JoinHeads) join_heads = nullptr;

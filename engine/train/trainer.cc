@@ -10,6 +10,7 @@
 #include "engine/layers/expected_rows.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/schedule/chunks.h"
+#include "engine/train/micro_batch_ids.h"
 #include "engine/train/numeric_error.h"
 
 namespace trimtab {
@@ -116,7 +117,8 @@ LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, De
           .sequence = run.sequence_length,
           .types = TypesOf(run.layout),
           .routing = run.routing,
-          .fp8 = fp8};
+          .fp8 = fp8,
+          .packing = &run.packing};
 }
 
 std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
@@ -190,25 +192,18 @@ void Trainer::Observe(LinearObserver* observer) {
 }
 
 void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch) {
-  const bool none = !batch.tokens.defined() && !batch.targets.defined();
+  const bool none =
+      !batch.tokens.defined() && !batch.targets.defined() && !batch.positions.defined();
   if (none || device_.kind() == DeviceKind::kMeta) return;
-  const Positions positions = chunks_.front()->context().positions();
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> targets;
-  std::vector<int32_t> sample(static_cast<size_t>(run_.sequence_length) + 1);
-  for (int64_t b = 0; b < run_.layout.micro_batch; ++b) {
-    source.Sample(first_sample + b, sample);
-    for (int64_t token = 0; token < positions.sequence; ++token) {
-      const auto at = static_cast<size_t>(positions.of(token));
-      tokens.push_back(sample[at]);
-      targets.push_back(sample[at + 1]);
-    }
-  }
-  const auto put = [](Tensor target, const std::vector<int32_t>& ids) {
-    if (target.defined()) CopyFromHost(target, ids);
+  const MicroBatchIds ids =
+      ReadMicroBatch(source, first_sample, run_.sequence_length,
+                     chunks_.front()->context().row_layout(), run_.packing.masks_documents());
+  const auto put = [](Tensor target, const std::vector<int32_t>& values) {
+    if (target.defined()) CopyFromHost(target, values);
   };
-  put(batch.tokens, tokens);
-  put(batch.targets, targets);
+  put(batch.tokens, ids.tokens);
+  put(batch.targets, ids.targets);
+  put(batch.positions, ids.positions);
 }
 
 bool Trainer::AllowsCapture() const {
@@ -290,14 +285,13 @@ void Trainer::EndRouting() {
   if (!run_.model.moe.used()) return;
   if (statistics.defined() && parallel_.dp->size() > 1) parallel_.dp->AllReduce(statistics);
   for (const auto& chunk : chunks_) chunk->EndStep();
-  const auto tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
-  routing_ = OverStages(ReportRouting(chunks_, tokens), parallel_, device_);
+  routing_ = OverStages(ReportRouting(chunks_, targets_), parallel_, device_);
 }
 
 double Trainer::MeanLoss() {
   float total = 0;
   CopyToHost(loss_.loss_sum, std::span<float>(&total, 1));
-  return static_cast<double>(total) / static_cast<double>(run_.global_batch * run_.sequence_length);
+  return static_cast<double>(total) / targets_;
 }
 
 Trainer::SampleRange Trainer::SamplesOf(int64_t step) const {
@@ -310,9 +304,12 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step, std::optional<
   const int64_t first_sample = SamplesOf(step).first;
   StepResult result = {.learning_rate = LearningRate(run_.optimizer, step, run_.steps),
                        .loss_scale = loss_scaler_.scale()};
-  // The gradient of the mean over the global batch: data-parallel ranks then simply add up.
-  const auto tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
-  Upload(loss_.gradient_scale, result.loss_scale / tokens);
+  // The gradient of the mean over the targets of the global batch, which every rank counts: ranks
+  // then simply add up. The dry run reads no data.
+  const bool masks = run_.packing.masks_documents() && device_.kind() != DeviceKind::kMeta;
+  targets_ = static_cast<double>(
+      CountTargets(source, SamplesBefore(step), run_.global_batch, run_.sequence_length, masks));
+  Upload(loss_.gradient_scale, result.loss_scale / targets_);
   Upload(loss_.loss_sum, 0.0);
   if (Tensor statistics = store_.buffers().statistics(); statistics.defined()) {
     CopyFromHost(statistics, std::vector<float>(static_cast<size_t>(statistics.numel())));

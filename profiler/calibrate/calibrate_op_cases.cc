@@ -45,8 +45,7 @@ void OpCases::AddNorms(std::vector<OpCase>& cases) {
 }
 
 void OpCases::AddHeadNorms(std::vector<OpCase>& cases) {
-  const AttentionShape shape = {.batch = 1,
-                                .sequence = Rows(2),
+  const AttentionShape shape = {.rows = {1, Rows(2)},
                                 .heads = kColumns / 64 / 2,
                                 .kv_heads = kColumns / 64 / 4,
                                 .head_size = 64};
@@ -93,14 +92,12 @@ void OpCases::AddActivations(std::vector<OpCase>& cases) {
                                              rig_.ColdInput({gated_back, 2 * kColumns}), gated_dy,
                                              dgate_up);
                    }});
-  const AttentionShape rope = {.batch = 1,
-                               .sequence = Rows(2),
+  const AttentionShape rope = {.rows = {1, Rows(2)},
                                .heads = kColumns / 64 / 2,
                                .kv_heads = kColumns / 64 / 4,
                                .head_size = 64};
   Tensor qkv = Warm({rope.tokens(), rope.qkv_size()});
-  cases.push_back(
-      {RopeRecord(rope), [=]() mutable { Rope(rope, rope.sequence, 10000.0, false, qkv); }});
+  cases.push_back({RopeRecord(rope), [=]() mutable { Rope(rope, 10000.0, false, qkv); }});
 }
 
 void OpCases::AddEmbeddings(std::vector<OpCase>& cases) {

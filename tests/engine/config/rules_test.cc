@@ -75,6 +75,14 @@ const std::map<std::string, Breach>& Breaches() {
       {"dispatch-requires-expert-ranks",
        {[](RunConfig& run) { run.layout.dispatch = Dispatch::kAllGather; },
         "dispatch=allgather needs ep x etp of at least 2, and ep is 1, etp 1"}},
+      {"document-mask-requires-routing-by-token",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.capacity_factor = 1.25;
+          run.packing.mask = AttentionMask::kDocuments;
+        },
+        "mask=documents with Sinkhorn's router or a capacity, which look at whole sequences; "
+        "expected a top-k router without capacity_factor"}},
       {"experts-divisible-by-ep",
        {[](RunConfig& run) {
           run.model.moe = Experts();

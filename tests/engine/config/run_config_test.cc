@@ -40,6 +40,7 @@ RunConfig EverythingSet() {
                   .fast_gradients = true},
           .loss_scale = {.initial = 1024, .minimum = 2, .growth_interval = 7},
           .routing = {.force_balance = true, .imbalance_factor = 1.25},
+          .packing = {.mask = AttentionMask::kDocuments, .lengths = {{.tokens = 7, .weight = 0.5}}},
           .deterministic = true,
           .device = "cuda",
           .global_batch = 12,

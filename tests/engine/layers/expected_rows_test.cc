@@ -46,7 +46,7 @@ TEST(ExpectedRows, AreThoseOfChoicesMadeInTurn) {
       const LayerContext context = fixture.Context(kMicroBatch, kSequence, {.force_balance = true});
       Tensor choice = Tensor::Empty(context.device, {context.tokens(), moe.router_topk},
                                     DType::kI32, MemoryTag::kActivations);
-      RouterChooseInTurn(context.positions(), moe.num_experts, choice);
+      RouterChooseInTurn(context.row_layout(), moe.num_experts, choice);
       const Tensor own = choice.Rows(context.row_begin(), context.rows());
       std::vector<int64_t> expected(static_cast<size_t>(moe.num_experts));
       for (int64_t i = 0; i < own.numel(); ++i) ++expected[static_cast<size_t>(own.i32()[i])];

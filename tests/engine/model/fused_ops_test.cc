@@ -135,7 +135,7 @@ TEST(FusedOps, OfFp8TurnGradientsBackWhileTheyAreQuantised) {
   EXPECT_EQ(apart.Count(OpKind::kRope), 2 * layers);
   EXPECT_EQ(apart.Count(OpKind::kRopeBackwardFp8), 0);
   const auto quantising = {OpKind::kRope, OpKind::kQuantize, OpKind::kRopeBackwardFp8};
-  const AttentionShape shape = {1, run.sequence_length, 4, 4, run.model.head_size()};
+  const AttentionShape shape = {{1, run.sequence_length}, 4, 4, run.model.head_size()};
   EXPECT_EQ(apart.Bytes(quantising) - fused.Bytes(quantising),
             layers * RopeRecord(shape, DType::kBf16).bytes);
 }

@@ -170,13 +170,13 @@ void AddEmbeddings(std::vector<OpCase>& ops, const Types& t) {
       }));
   ops.push_back(ListCase(PositionForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor x = ListValues(d, kMatrix, 1, t.data);
-    PositionForward(ListValues(d, {kVocab, kColumns}, 2, t.data), 3, kVocab, x);
+    PositionForward(ListValues(d, {kVocab, kColumns}, 2, t.data), 3, {1, kVocab}, x);
     return std::vector<Tensor>{x};
   }));
   ops.push_back(
       ListCase(PositionBackwardRecord(kRows, kColumns, t.data, t.gradient), [t](Device& d) {
         Tensor dtable = ListValues(d, {kVocab, kColumns}, 1, t.gradient);
-        PositionBackward(ListValues(d, kMatrix, 2, t.data), 3, kVocab, dtable);
+        PositionBackward(ListValues(d, kMatrix, 2, t.data), 3, {1, kVocab}, dtable);
         return std::vector<Tensor>{dtable};
       }));
 }

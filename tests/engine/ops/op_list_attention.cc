@@ -10,16 +10,15 @@
 namespace trimtab {
 namespace {
 
-constexpr AttentionShape kAttention = {
-    .batch = 5, .sequence = 131, .heads = 6, .kv_heads = 3, .head_size = 10, .value_head_size = 7};
+const AttentionShape kAttention = {
+    .rows = {5, 131}, .heads = 6, .kv_heads = 3, .head_size = 10, .value_head_size = 7};
 const Shape kQkv = {kAttention.tokens(), kAttention.qkv_size()};
 const Shape kQuery = {kAttention.tokens(), kAttention.query_size()};
 const Shape kOut = {kAttention.tokens(), kAttention.out_size()};
-const Shape kLogSumExp = {kAttention.batch, kAttention.heads, kAttention.sequence};
+const Shape kLogSumExp = {kAttention.rows.batch, kAttention.heads, kAttention.rows.sequence};
 
 // Where heads have norms, values are of the size of keys.
-constexpr AttentionShape kNormed = {
-    .batch = 5, .sequence = 131, .heads = 6, .kv_heads = 3, .head_size = 10};
+const AttentionShape kNormed = {.rows = {5, 131}, .heads = 6, .kv_heads = 3, .head_size = 10};
 const Shape kNormedQkv = {kNormed.tokens(), kNormed.qkv_size()};
 
 /// Storage types of one round over the ops: of activations and weights, of weights' gradients.
@@ -105,40 +104,45 @@ void AddAttention(std::vector<OpCase>& ops, const Types& t) {
   ops.back().workspace_bytes = [](const Executor& executor) {
     return AttentionBackwardWorkspaceBytes(kAttention, executor);
   };
-  static constexpr AttentionBlock kBlocks[] = {{.size = kAttention.sequence},
-                                               {.query = 66, .key = 1, .size = 65, .ahead = 65}};
-  for (const AttentionBlock& block : kBlocks) {
-    const char* name = block.ahead == 0 ? "_causal_block" : "_block";
-    ops.push_back(ListCase(AttentionBlockForwardRecord(kAttention, block, t.data), [t, block](
-                                                                                       Device& d) {
-      Tensor out = ListValues(d, kOut, 1);
-      Tensor log_sum_exp = ListValues(d, kLogSumExp, 2);
-      AttentionBlockForward(kAttention, block, ListValues(d, kQkv, 3, t.data),
-                            ListValues(d, KeyValueShape(kAttention), 4, t.data), out, log_sum_exp);
-      return std::vector<Tensor>{out, log_sum_exp};
-    }));
+  const RowLayout& own = kAttention.rows;
+  const std::pair<AttentionBlock, RowLayout> blocks[] = {
+      {{.size = own.sequence}, own},
+      {{.query = 66, .key = 1, .size = 65}, KeysAhead(own, {.query = 66, .key = 1}, 65)}};
+  for (const auto& [block, keys] : blocks) {
+    const char* name = AheadOf(own, keys, block) == 0 ? "_causal_block" : "_block";
+    ops.push_back(ListCase(AttentionBlockForwardRecord(kAttention, keys, block, t.data),
+                           [t, block = block, keys = keys](Device& d) {
+                             Tensor out = ListValues(d, kOut, 1);
+                             Tensor log_sum_exp = ListValues(d, kLogSumExp, 2);
+                             AttentionBlockForward(
+                                 kAttention, keys, block, ListValues(d, kQkv, 3, t.data),
+                                 ListValues(d, KeyValueShape(kAttention), 4, t.data), out,
+                                 log_sum_exp);
+                             return std::vector<Tensor>{out, log_sum_exp};
+                           }));
     ops.back().name += name;
-    ops.back().workspace_bytes = [block](const Executor& executor) {
+    ops.back().workspace_bytes = [block = block](const Executor& executor) {
       return AttentionBlockForwardWorkspaceBytes(kAttention, block, executor);
     };
-    ops.push_back(
-        ListCase(AttentionBlockBackwardRecord(kAttention, block, t.data), [t, block](Device& d) {
-          Tensor dquery = ListValues(d, kQuery, 1);
-          Tensor dkv = ListValues(d, KeyValueShape(kAttention), 2, t.data);
-          AttentionBlockBackward(kAttention, block, ListValues(d, kQkv, 3, t.data),
+    ops.push_back(ListCase(AttentionBlockBackwardRecord(kAttention, keys, block, t.data),
+                           [t, block = block, keys = keys](Device& d) {
+                             Tensor dquery = ListValues(d, kQuery, 1);
+                             Tensor dkv = ListValues(d, KeyValueShape(kAttention), 2, t.data);
+                             AttentionBlockBackward(
+                                 kAttention, keys, block, ListValues(d, kQkv, 3, t.data),
                                  ListValues(d, KeyValueShape(kAttention), 4, t.data),
                                  ListValues(d, kOut, 5, t.data), ListValues(d, kLogSumExp, 6),
                                  ListValues(d, kOut, 7, t.data), dquery, dkv);
-          return std::vector<Tensor>{dquery, dkv};
-        }));
+                             return std::vector<Tensor>{dquery, dkv};
+                           }));
     ops.back().name += name;
-    ops.back().workspace_bytes = [block](const Executor& executor) {
+    ops.back().workspace_bytes = [block = block](const Executor& executor) {
       return AttentionBlockBackwardWorkspaceBytes(kAttention, block, executor);
     };
   }
   ops.push_back(ListCase(RopeRecord(kAttention, t.data), [t](Device& d) {
     Tensor qkv = ListValues(d, kQkv, 1, t.data);
-    Rope(kAttention, kAttention.sequence, 10000.0, false, qkv);
+    Rope(kAttention, 10000.0, false, qkv);
     return std::vector<Tensor>{qkv};
   }));
 }
@@ -161,12 +165,8 @@ void AddSinks(std::vector<OpCase>& ops, const Types& t) {
 }
 
 void AddLatentHeads(std::vector<OpCase>& ops, const Types& t) {
-  static constexpr AttentionShape kLatent = {.batch = 5,
-                                             .sequence = 131,
-                                             .heads = 6,
-                                             .kv_heads = 6,
-                                             .head_size = 10,
-                                             .value_head_size = 7};
+  static const AttentionShape kLatent = {
+      .rows = {5, 131}, .heads = 6, .kv_heads = 6, .head_size = 10, .value_head_size = 7};
   static const Rotary kRotary = [] {
     Rotary rotary(10000.0);
     rotary.dims = 4;
@@ -177,7 +177,7 @@ void AddLatentHeads(std::vector<OpCase>& ops, const Types& t) {
   static const Shape kTurning = {kLatent.tokens(), kRotary.dims};
   ops.push_back(ListCase(JoinHeadsRecord(kLatent, kRotary.dims, t.data), [t](Device& d) {
     Tensor qkv = ListValues(d, kJoined, 1, t.data);
-    JoinHeads(kLatent, kLatent.sequence, kRotary, ListValues(d, kQuery, 2, t.data),
+    JoinHeads(kLatent, kRotary, ListValues(d, kQuery, 2, t.data),
               ListValues(d, kKeyValue, 3, t.data), ListValues(d, kTurning, 4, t.data), qkv);
     return std::vector<Tensor>{qkv};
   }));
@@ -185,8 +185,8 @@ void AddLatentHeads(std::vector<OpCase>& ops, const Types& t) {
     Tensor dquery = ListValues(d, kQuery, 1, t.data);
     Tensor dkey_value = ListValues(d, kKeyValue, 2, t.data);
     Tensor dturning = ListValues(d, kTurning, 3, t.data);
-    JoinHeadsBackward(kLatent, kLatent.sequence, kRotary, ListValues(d, kJoined, 4, t.data), dquery,
-                      dkey_value, dturning);
+    JoinHeadsBackward(kLatent, kRotary, ListValues(d, kJoined, 4, t.data), dquery, dkey_value,
+                      dturning);
     return std::vector<Tensor>{dquery, dkey_value, dturning};
   }));
 }

@@ -33,9 +33,9 @@ using WholeNormTest = OpTest;
 
 TEST_P(WholeNormTest, MatchesItsFormulaAndDerivative) {
   const std::vector<AttentionShape> cases = {
-      {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 2},
-      {.batch = 2, .sequence = 5, .heads = 4, .kv_heads = 2, .head_size = 3},
-      {.batch = 1, .sequence = 3, .heads = 6, .kv_heads = 1, .head_size = 70}};
+      {.rows = {1, 1}, .heads = 1, .kv_heads = 1, .head_size = 2},
+      {.rows = {2, 5}, .heads = 4, .kv_heads = 2, .head_size = 3},
+      {.rows = {1, 3}, .heads = 6, .kv_heads = 1, .head_size = 70}};
   for (const bool plus_one : {false, true}) {
     for (const AttentionShape& s : cases) {
       const Shape matrix = {s.tokens(), s.qkv_size()};
@@ -83,8 +83,7 @@ TEST_P(WholeNormTest, MatchesItsFormulaAndDerivative) {
 // Two ranks with half of the heads each: with their sums added up they make their columns of what
 // one rank with all heads makes.
 TEST_P(WholeNormTest, OfPartsIsThatOfTheWhole) {
-  const AttentionShape whole = {
-      .batch = 1, .sequence = 4, .heads = 4, .kv_heads = 2, .head_size = 8};
+  const AttentionShape whole = {.rows = {1, 4}, .heads = 4, .kv_heads = 2, .head_size = 8};
   AttentionShape half = whole;
   half.heads = 2;
   half.kv_heads = 1;
