@@ -23,9 +23,9 @@ const Family* FindFamily(const std::string& type) {
 
 const Family& RequireFamily(const std::string& type, const std::string& where) {
   if (const Family* family = FindFamily(type)) return *family;
-  throw InputError(fmt::format(
-      "{}: the tensors of model_type '{}' are not known; expected one of {}", where, type,
-      FamilyTypes()));
+  throw InputError(
+      fmt::format("{}: the tensors of model_type '{}' are not known; expected one of {}", where,
+                  type, FamilyTypes()));
 }
 
 std::string FamilyTypes() {
