@@ -24,6 +24,7 @@ struct Case {
   bool llama;
   bool experts;
   std::vector<std::string> frozen;
+  QueryKeyNorm norms = QueryKeyNorm::kNone;  // with llama
 };
 
 const Case kCases[] = {
@@ -31,6 +32,8 @@ const Case kCases[] = {
     {"table_and_first_layer", false, false, {"embedding.*", "decoder.layers.0.*"}},
     {"all_but_attention", true, false, {"embedding.*", "output_layer.*", "*mlp*", "*norm*"}},
     {"all_but_the_head", true, false, {"embedding.*", "decoder.layers.*"}},
+    {"norms_of_heads", true, false, {"*_layernorm.weight"}, QueryKeyNorm::kHeads},
+    {"norms_of_whole_queries", true, false, {"*.q_layernorm.*", "*final*"}, QueryKeyNorm::kWhole},
     {"experts", true, true, {"*experts*"}},
     {"all_but_experts", false, true, {"embedding.*", "*attention*", "*norm*", "*router*"}},
 };
@@ -39,6 +42,8 @@ RunConfig RunOf(const Case& test_case, const std::string& layout) {
   RunConfig run = test_case.experts ? SmallExpertRun(test_case.llama) : SmallRun(test_case.llama);
   // Every expert sees every token: a dry run then knows how many.
   if (test_case.experts) run.model.moe.router_topk = run.model.moe.num_experts;
+  run.model.query_key_norm = test_case.norms != QueryKeyNorm::kNone;
+  run.model.query_key_norm_whole = test_case.norms == QueryKeyNorm::kWhole;
   run.frozen = test_case.frozen;
   run.layout = ParseLayout(layout, 0);
   return run;
