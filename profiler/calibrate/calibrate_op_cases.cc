@@ -1,5 +1,6 @@
 #include "profiler/calibrate/calibrate_op_cases.h"
 
+#include "engine/base/units.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/adamw.h"
 #include "engine/ops/attention.h"
@@ -114,12 +115,13 @@ void OpCases::AddEmbeddings(std::vector<OpCase>& cases) {
                    }});
   Tensor stream = Warm({rows, kColumns});
   const int64_t sequence = std::min<int64_t>(rows, 1024);
+  const RowLayout layout(CeilDiv(rows, sequence), sequence);
   cases.push_back({PositionForwardRecord(rows, kColumns), [=, this]() mutable {
-                     PositionForward(rig_.ColdInput({sequence, kColumns}), 0, sequence, stream);
+                     PositionForward(rig_.ColdInput({sequence, kColumns}), 0, layout, stream);
                    }});
   cases.push_back({PositionBackwardRecord(rows, kColumns), [=, this] {
                      Tensor table = rig_.ColdOutput({sequence, kColumns});
-                     PositionBackward(x, 0, sequence, table);
+                     PositionBackward(x, 0, layout, table);
                    }});
 }
 
