@@ -53,7 +53,7 @@ double ModelFlops(const RunConfig& run) {
   if (model.sliding_window > 0) {
     keys = 0;
     for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-      keys += KeysCounted(model.layer_kind(layer).sliding_window, run.sequence_length);
+      keys += KeysCounted(model.window(layer), run.sequence_length);
     }
   }
   return WeightFlops(run) + static_cast<double>(tokens) * each_key * keys;

@@ -13,7 +13,7 @@ namespace {
 constexpr double kSecondsPerHour = 3600;
 constexpr double kHoursPerDay = 24;
 constexpr double kJoulesPerKilowattHour = 3.6e6;
-constexpr double kCheckpointBytesPerParameter = 12;  // fp32: the weight and its two moments
+constexpr double kSavedBytes = 4;  // of an element of a weight or of a slot: fp32
 
 }  // namespace
 
@@ -36,14 +36,19 @@ Goodput GoodputOf(double mtbf_s, double checkpoint_s, double restart_s) {
   return goodput;
 }
 
-double CheckpointBytes(const ModelConfig& model) {
-  return kCheckpointBytesPerParameter * static_cast<double>(model.parameter_count());
+double CheckpointBytes(const ModelConfig& model, OptimizerKind optimizer) {
+  const auto parameters = static_cast<double>(model.parameter_count());
+  if (optimizer == OptimizerKind::kAdamW) return 3 * kSavedBytes * parameters;
+  const int64_t tables = model.tied_embeddings ? 1 : 2;
+  const int64_t of_tables = tables * model.vocab_size * model.embedding_size();
+  const double second = optimizer == OptimizerKind::kMuon ? static_cast<double>(of_tables) : 0;
+  return kSavedBytes * (2 * parameters + second);
 }
 
 TrainingSpeed SpeedOf(const RunConfig& run, const Estimate& estimate) {
   return {.ranks = estimate.ranks,
           .tokens_per_s = estimate.tokens_per_s(),
-          .checkpoint_bytes = CheckpointBytes(run.model)};
+          .checkpoint_bytes = CheckpointBytes(run.model, run.optimizer.kind)};
 }
 
 double TrainingCost::days() const { return wall_s / kSecondsPerHour / kHoursPerDay; }

@@ -32,8 +32,9 @@ struct TrainingSpeed {
   double tokens_per_s = 0;
   double checkpoint_bytes = 0;  // of all ranks together
 };
-/// What the engine saves of a model: fp32 weights and both moments.
-double CheckpointBytes(const ModelConfig& model);
+/// What the engine saves of a model: fp32 weights, and as much for each slot of the optimizer: two
+/// of AdamW, else one (Muon: two of what stands for tokens).
+double CheckpointBytes(const ModelConfig& model, OptimizerKind optimizer = OptimizerKind::kAdamW);
 /// Of `run` at the speed that `estimate` says.
 TrainingSpeed SpeedOf(const RunConfig& run, const Estimate& estimate);
 

@@ -25,10 +25,11 @@ FrontRow TrainingWith(const std::vector<RankingRow>& ranking, size_t row,
                       const Cluster& cluster) {
   constexpr double kSecondsOfHour = 3600;
   const RunConfig& run = candidates[ranking[row].candidate].run;
-  const TrainingCost cost = CostOfTraining({.ranks = run.layout.world_size(),
-                                            .tokens_per_s = ranking[row].figure.tokens_per_s,
-                                            .checkpoint_bytes = CheckpointBytes(run.model)},
-                                           cluster, tokens);
+  const TrainingCost cost =
+      CostOfTraining({.ranks = run.layout.world_size(),
+                      .tokens_per_s = ranking[row].figure.tokens_per_s,
+                      .checkpoint_bytes = CheckpointBytes(run.model, run.optimizer.kind)},
+                     cluster, tokens);
   FrontRow training = {.gpus = run.layout.world_size(), .row = row};
   training.hours = cost.wall_s / kSecondsOfHour;
   training.gpu_hours = cost.gpu_hours;

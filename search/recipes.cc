@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 #include "search/enumeration.h"
 #include "search/space/space_rows.h"
 #include "search/space/space_tree.h"

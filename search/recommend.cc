@@ -285,7 +285,8 @@ std::vector<NumericsRow> SummarizeNumerics(Objective objective,
         {.precision = row.precision,
          .optimizer_state = row.optimizer_state,
          .precision_means = DescribePrecision(predicted[row.candidate].run.layout.precision),
-         .optimizer_state_means = DescribeOptimizerState(predicted[row.candidate].run.layout),
+         .optimizer_state_means = DescribeOptimizerState(
+             predicted[row.candidate].run.layout, predicted[row.candidate].run.optimizer.kind),
          .row = i,
          .extra_cost = cost - 1});
   }

@@ -10,9 +10,19 @@
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/config/text_values.h"
+#include "engine/families/load_config.h"
 #include "tools/machine_profile.h"
 
 namespace trimtab {
+
+std::string OptimizerKindNames() {
+  std::string names;
+  for (const OptimizerKind kind : kOptimizerKinds) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", Name(kind));
+  }
+  return names;
+}
+
 void RequireMemoryOfGpu(int64_t memory_per_rank_bytes, const Cluster& cluster) {
   if (cluster.device == "cpu" || memory_per_rank_bytes <= cluster.memory_bytes) return;
   throw UsageError(fmt::format("--memory-per-rank: {}; a GPU of the cluster {} has {}",
@@ -96,6 +106,8 @@ void RunFlags::Declare(FlagSet& flags) {
               "The keys are below. Those left out take their defaults."});
   flags.AfterHelp([] { return "Keys of --layout:\n" + DescribeLayoutKeys(); });
   flags.Text("--precision NAME", precision, "fp32, tf32, bf16, fp16 or fp8 [as in the run]");
+  flags.Text("--optimizer NAME", optimizer,
+             fmt::format("{} [as in the run]", OptimizerKindNames()));
   flags.Text("--optimizer-state NAME", optimizer_state,
              "full, reduced, minimal or MASTER/MOMENTS/GRADS [as in the run]");
   flags.Text("--data PREFIX", data,
@@ -106,6 +118,7 @@ void RunFlags::Declare(FlagSet& flags) {
   flags.Integer("--seed", seed, 0, std::numeric_limits<int64_t>::max(),
                 "seed of the weights and the shuffling");
   flags.Positive("--lr", learning_rate, 1e3, "peak learning rate [as in the run]");
+  packing.Declare(flags);
 }
 
 RunConfig RunFlags::FromParts(const Cluster& cluster) const {
@@ -142,6 +155,7 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
     RequireNotInLayout(layout, {"precision"}, "--precision says it, too; expected one of them");
     run.layout.precision = ParsePrecision(precision);
   }
+  if (flags_->Given("--optimizer")) run.optimizer.kind = ParseOptimizerKind(optimizer);
   if (flags_->Given("--optimizer-state")) {
     RequireNotInLayout(layout, {"master", "moments", "grads"},
                        "--optimizer-state says it, too; expected one of them");
@@ -155,6 +169,7 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   if (flags_->Given("--threads")) run.threads_per_rank = threads_per_rank;
   if (flags_->Given("--seed")) run.seed = static_cast<uint64_t>(seed);
   if (learning_rate > 0) run.optimizer.ScaleTo(learning_rate);
+  packing.Apply(run.packing);
   RequireLegal(run);
   if (run.layout.world_size() > cluster.max_ranks) {
     throw InfeasibleError(

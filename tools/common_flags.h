@@ -8,6 +8,7 @@
 #include "engine/config/run_config.h"
 #include "tools/flags.h"
 #include "tools/output.h"
+#include "tools/packing_flags.h"
 
 namespace trimtab {
 
@@ -23,6 +24,9 @@ void RequireHuggingFaceFolder(const std::string& path);
 /// Throws UsageError that says why for the first of `keys` that `layout`, a text of --layout, has.
 void RequireNotInLayout(const std::string& layout, const std::vector<std::string>& keys,
                         const std::string& why);
+
+/// "adamw, sgd, ...", for help.
+std::string OptimizerKindNames();
 
 /// --cluster and --profile.
 struct ClusterFlags {
@@ -54,12 +58,14 @@ struct RunFlags {
   int64_t sequence_length = 0;
   std::string layout;
   std::string precision;
+  std::string optimizer;
   std::string optimizer_state;
   std::string data;
   int64_t memory_per_rank_bytes = 0;
   int64_t threads_per_rank = 0;
   int64_t seed = 1234;
   double learning_rate = 0;
+  PackingFlags packing;
 
   void Declare(FlagSet& flags);
   /// The run that was asked for, checked against the legality rules and the size of the cluster.

@@ -13,6 +13,7 @@
 #include "engine/config/strict_json.h"
 #include "engine/data/end_tokens.h"
 #include "engine/data/open_tokenizer.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/acceptance.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/serving_json.h"

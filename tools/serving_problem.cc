@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/serving_json.h"
 #include "profiler/serving/serving_rates.h"
 #include "tools/machine_profile.h"

@@ -77,7 +77,8 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run, const PriceSetti
   const Precision precision = run.layout.precision;
   const auto fits = [&](const PriceSetting& setting) {
     return setting.mode == mode && setting.precision == precision && setting.fp8 == run.fp8 &&
-           setting.routing == run.routing;
+           setting.routing == run.routing && setting.packing == run.packing &&
+           setting.frozen == run.frozen && setting.groups == run.optimizer.groups;
   };
   if (last != nullptr && fits(*last)) return *last;
   const std::lock_guard lock(settings_mutex_);
@@ -88,7 +89,10 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run, const PriceSetti
                        .precision = precision,
                        .fp8 = run.fp8,
                        .routing = run.routing,
+                       .packing = run.packing,
                        .moe = run.model.moe,
+                       .frozen = run.frozen,
+                       .groups = run.optimizer.groups,
                        .pricer = PricerOf(cluster_, mode, precision, run.model.moe),
                        .executor = ExecutorOf(mode, cluster_),
                        .first_alike = FirstAlike(run)});

@@ -21,14 +21,18 @@
 
 namespace trimtab {
 
-/// What runs of one mode, precision and fp8 configuration share.
+/// What runs share that have one mode, precision and fp8 configuration, and train and group the
+/// same parameters.
 struct PriceSetting {
   int64_t number = 0;
   Mode mode;
   Precision precision = Precision::kFp32;
   Fp8Config fp8;
   RoutingConfig routing;
+  PackingConfig packing;
   MoeConfig moe;
+  std::vector<std::string> frozen;
+  std::vector<ParameterGroup> groups;
   Pricer pricer;
   Executor executor;
   std::vector<int64_t> first_alike;  // by layer: FirstAlike

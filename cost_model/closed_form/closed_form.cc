@@ -80,8 +80,10 @@ MemoryEstimate MemoryOf(const StageCosts& stage, const EndCosts& end) {
   MemoryEstimate memory = {.weights = end.held_as(MemoryTag::kWeights),
                            .gradients = end.held_as(MemoryTag::kGradients),
                            .optimizer = end.held_as(MemoryTag::kOptimizer)};
-  memory.activations = std::max(stage.activations_peak, end.update.activations.peak);
-  memory.peak_total = memory.persistent() + std::max(stage.total_peak, end.update.total.peak);
+  memory.activations =
+      std::max(stage.activations_peak, stage.id_bytes + end.update.activations.peak);
+  memory.peak_total =
+      memory.persistent() + std::max(stage.total_peak, stage.id_bytes + end.update.total.peak);
   return memory;
 }
 

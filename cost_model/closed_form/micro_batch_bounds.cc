@@ -109,9 +109,10 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans)
 
 int64_t StepBounds::LeastHeldBytes(const RunConfig& run) {
   // Parameters are filled up to a multiple of the ranks that share them: of a pipeline's stages
-  // fewer are, and less is filled up. A layer's experts are a unit of their own.
+  // fewer are, and less is filled up. A layer's experts are a unit of their own, and so is what is
+  // frozen of each unit.
   constexpr int64_t kBytesOfAnElement = 5 * sizeof(float);  // weight, gradient, master, two moments
-  const int64_t units = 2 * run.model.num_layers + 2;
+  const int64_t units = (2 * run.model.num_layers + 2) * (run.frozen.empty() ? 1 : 2);
   const int64_t filled_up = units * kParameterAlignment * kBytesOfAnElement;
   return HeldBytes(run, /*sharded=*/false, /*stage=*/0) - filled_up;
 }

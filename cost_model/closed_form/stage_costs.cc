@@ -164,6 +164,7 @@ std::vector<StageCosts> StepCosts::Impl::PriceStages(const PriceSetting& setting
     stage.message_s = message_s;
     stage.first_passes_s = SecondsOf(plan.first_passes, chunks);
     stage.last_passes_s = SecondsOf(plan.last_passes, chunks);
+    stage.id_bytes = plan.held;
     stage.total_peak = plan.total_peak;
     stage.activations_peak = plan.activations_peak;
   }

@@ -23,7 +23,8 @@ struct StageCosts {
   StageTimes times = {0, 0, 0};  // of a micro batch; a backward pass in one part counts as `input`
   double first_passes_s = 0;     // until every chunk has had its first forward pass
   double last_passes_s = 0;      // from the one on that completes the first gradients of the step
-  int64_t total_peak = 0;        // bytes above what is held between steps
+  int64_t id_bytes = 0;          // of ids of micro batches, which stay
+  int64_t total_peak = 0;        // bytes above what else is held between steps
   int64_t activations_peak = 0;
 };
 

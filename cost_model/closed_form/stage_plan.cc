@@ -128,6 +128,7 @@ StagePlan PlanStage(const StageProgram& program, const std::vector<const WayCost
   total.Take(held);
   activations.Take(held);
   FollowMemory(program, chunks, messages, total, activations);
+  plan.held = held;
   plan.total_peak = total.peak;
   plan.activations_peak = activations.peak;
   return plan;

@@ -21,6 +21,7 @@ struct StagePlan {
   PassCounts first_passes;  // see StageCosts; of several micro batches the first is like others
   PassCounts last_passes;
   std::vector<MessageCount> messages;
+  int64_t held = 0;  // all the while
   int64_t total_peak = 0;
   int64_t activations_peak = 0;
 };

@@ -58,7 +58,9 @@ double LeastProductSeconds(const RunConfig& run, const Cluster& cluster) {
   }
   if (peak <= 0) return 0;
   const auto ranks = static_cast<double>(run.layout.world_size());
-  return WeightFlops(run) / (peak * ranks);
+  // Of three products over a weight, a frozen one has two.
+  const double share = run.frozen.empty() ? 1.0 : 2.0 / 3.0;
+  return share * WeightFlops(run) / (peak * ranks);
 }
 
 }  // namespace
@@ -279,8 +281,9 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
                             .Put(setting.alike ? 1 : layout.vp, 20)
                             .Put(zero, 2)
                             .Put(layout.shard, 20)
+                            .Put(run.optimizer.kind)
                             .Put(layout.master)
-                            .Put(layout.moments)
+                            .Put(static_cast<int64_t>(layout.moments), 4)
                             .Put(layout.gradients)
                             .Put(stage, 20);
   return costs_->held().Get(key, [&] { return RecordedHeldBytes(run, zero, stage); });

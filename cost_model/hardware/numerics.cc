@@ -11,13 +11,13 @@
 #include "engine/base/nearest_name.h"
 #include "engine/config/precision.h"
 #include "engine/config/text_values.h"
-#include "engine/ops/adamw.h"
+#include "engine/ops/update_state.h"
 
 namespace trimtab {
 namespace {
 
 constexpr MasterWeights kMasters[] = {MasterWeights::kFp32, MasterWeights::kRemainder};
-constexpr DType kMoments[] = {DType::kF32, DType::kBf16, DType::kF16};
+constexpr DType kMoments[] = {DType::kF32, DType::kBf16, DType::kF16, DType::kI8};
 constexpr DType kGradients[] = {DType::kF32, DType::kBf16};
 
 struct Preset {
@@ -118,13 +118,13 @@ std::vector<std::string> EveryOptimizerState(Precision precision) {
   return names;
 }
 
-double BytesPerParameter(const ParallelConfig& layout) {
+double BytesPerParameter(const ParallelConfig& layout, OptimizerKind optimizer) {
   const TrainingTypes types = TypesOf(layout);
-  int64_t bytes = SizeOf(types.weights) + SizeOf(types.gradients) + 2 * SizeOf(types.moments);
+  const int64_t moments = optimizer == OptimizerKind::kAdamW ? 2 : 1;
+  int64_t bytes = SizeOf(types.weights) + SizeOf(types.gradients);
   if (types.has_master) bytes += SizeOf(types.master);
-  const double scales =
-      types.moments == DType::kF16 ? 2.0 * SizeOf(DType::kF32) / kMomentBlock : 0.0;
-  return static_cast<double>(bytes) + scales;
+  const auto block = static_cast<double>(moments * MomentBytes(types.moments, kMomentBlock));
+  return static_cast<double>(bytes) + block / kMomentBlock;
 }
 
 std::span<const Precision> Precisions() { return kPrecisions; }
@@ -153,14 +153,20 @@ std::string DescribePrecision(Precision precision) {
   TRIMTAB_ASSERT(false, "precision {}", static_cast<int>(precision));
 }
 
-std::string DescribeOptimizerState(const ParallelConfig& layout) {
+std::string DescribeOptimizerState(const ParallelConfig& layout, OptimizerKind optimizer) {
   const TrainingTypes types = TypesOf(layout);
   const std::string master = !types.has_master ? "fp32 weights as their own master"
                              : layout.master == MasterWeights::kRemainder
                                  ? "fp32 master as bf16 weight + 16-bit remainder"
                                  : "fp32 master beside the weights";
-  return fmt::format("{}, {} moments, {} gradients: {:.4g} bytes a parameter", master,
-                     Name(layout.moments), Name(layout.gradients), BytesPerParameter(layout));
+  const double bytes = BytesPerParameter(layout, optimizer);
+  if (optimizer == OptimizerKind::kAdamW) {
+    return fmt::format("{}, {} moments, {} gradients: {:.4g} bytes a parameter", master,
+                       Name(layout.moments), Name(layout.gradients), bytes);
+  }
+  return fmt::format("{}, {} momentum of {}, {} gradients: {:.4g} bytes a parameter{}", master,
+                     Name(layout.moments), Name(optimizer), Name(layout.gradients), bytes,
+                     optimizer == OptimizerKind::kMuon ? " of layers' matrices" : "");
 }
 
 std::string Unpriceable(const HardwareProfile& profile, Precision precision) {

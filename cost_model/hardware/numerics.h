@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cost_model/hardware/hardware_profile.h"
+#include "engine/config/optimizer_config.h"
 #include "engine/config/parallel_config.h"
 
 namespace trimtab {
@@ -33,8 +34,10 @@ std::string OptimizerStateName(const ParallelConfig& layout);
 std::vector<std::string> EveryOptimizerState(Precision precision);
 
 /// What a layout keeps of each parameter between steps, all ranks together without replicas:
-/// weight, master, both moments (with the scales of fp16 ones) and gradient. Bytes.
-double BytesPerParameter(const ParallelConfig& layout);
+/// weight, master, moments (with the scales of fp16 and int8 ones; AdamW has two, other optimizers
+/// one momentum) and gradient. Bytes, of a trained matrix of a layer.
+double BytesPerParameter(const ParallelConfig& layout,
+                         OptimizerKind optimizer = OptimizerKind::kAdamW);
 
 /// The five precisions, in the order of the table in engine/config/precision.h.
 std::span<const Precision> Precisions();
@@ -42,7 +45,8 @@ std::span<const Precision> Precisions();
 Precision ParsePrecision(const std::string& name);
 /// A line each: what is stored and multiplied in what.
 std::string DescribePrecision(Precision precision);
-std::string DescribeOptimizerState(const ParallelConfig& layout);
+std::string DescribeOptimizerState(const ParallelConfig& layout,
+                                   OptimizerKind optimizer = OptimizerKind::kAdamW);
 
 /// Why `precision` cannot be priced on `profile`: it lacks the rate of its products. Empty when it
 /// can.

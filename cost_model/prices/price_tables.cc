@@ -146,6 +146,19 @@ int64_t Fp32Bytes(const OpRecord& op) {
   }
 }
 
+/// The op whose curve prices one of `kind`: its own, but for updates that profiles do not measure,
+/// which move bytes as AdamW does.
+OpKind PricedAs(OpKind kind) {
+  switch (kind) {
+    case OpKind::kMomentum:
+    case OpKind::kNormalize:
+    case OpKind::kQuintic:
+      return OpKind::kAdamW;
+    default:
+      return kind;
+  }
+}
+
 /// Whether the op quantises its result, which costs a cpu more than the bytes.
 bool Quantises(const OpRecord& op) {
   return op.fused.bytes > 0 && op.fused.kind == OpKind::kQuantize;
@@ -252,7 +265,7 @@ double PriceTables::Seconds(const OpRecord& op, Precision run) const {
                grid->At(rows, static_cast<double>(op.dims[1]), static_cast<double>(op.dims[2])) +
            factors.ops * scale_ * FusedSeconds(op);
   }
-  const LogCurve& curve = ops_[static_cast<size_t>(op.kind)];
+  const LogCurve& curve = ops_[static_cast<size_t>(PricedAs(op.kind))];
   if (curve.empty()) return 0;
   OpRecord own = op;
   if (Quantises(op)) own.bytes -= op.fused.beside;

@@ -80,7 +80,8 @@ struct Stage {
       : device(MakeMetaDevice(executor.threads, executor.kind)),
         parallel(MakeMetaContext(run.layout, 0, run.model.kv_copies(run.layout.tp))),
         fp8(run.fp8),
-        context(ContextOf(run, parallel, *device, TypesOf(run.layout).fp8 ? &fp8 : nullptr)) {}
+        context(ContextOf(run, parallel, *device, TypesOf(run.layout).fp8 ? &fp8 : nullptr)),
+        store(run.frozen) {}
 
   std::unique_ptr<Device> device;
   ParallelContext parallel;
@@ -234,17 +235,21 @@ BytesByTag RecordHeld(const RunConfig& run, int64_t stage, StageProgram program,
 }
 
 std::vector<int64_t> FirstAlike(const RunConfig& run) {
-  const bool by_fp8 = TypesOf(run.layout).fp8 && !run.fp8.bf16_layers.empty();
-  const auto in_fp8 = [&run](int64_t number) {
+  const bool by_name =
+      (TypesOf(run.layout).fp8 && !run.fp8.bf16_layers.empty()) || !run.frozen.empty();
+  // Which linear layers are in fp8, and which parameters are trained.
+  const auto named = [&run](int64_t number) {
     const Executor any;
     Stage stage(run, any);
-    const TransformerLayer layer(stage.store, stage.context, number);
-    return stage.fp8.InFp8();
+    const TransformerLayer layer(stage.store, stage.context, number, run.model.layer(number));
+    std::vector<bool> flags = stage.fp8.InFp8();
+    for (const Parameter* each : stage.store.parameters()) flags.push_back(each->spec.trainable);
+    return flags;
   };
   std::vector<int64_t> alike;
-  std::vector<std::pair<LayerKind, std::vector<bool>>> seen;
+  std::vector<std::pair<LayerSpec, std::vector<bool>>> seen;
   for (int64_t i = 0; i < run.model.num_layers; ++i) {
-    seen.emplace_back(run.model.layer_kind(i), by_fp8 ? in_fp8(i) : std::vector<bool>());
+    seen.emplace_back(run.model.layer(i), by_name ? named(i) : std::vector<bool>());
     alike.push_back(std::find(seen.begin(), seen.end(), seen.back()) - seen.begin());
   }
   return alike;

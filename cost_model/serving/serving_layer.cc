@@ -57,16 +57,17 @@ ServingLayer::ServingLayer(const ModelConfig& model, const ParallelConfig& layou
   for (Parameter* each : store_.parameters()) {
     if (each->spec.absorbed_rows > 0) AllocatePacked(*device_, WeightFormat::kBf16, *each);
   }
-  cache_ = NewLayerCache(*device_, model, layout.tp, /*blocks=*/1, kBlock, DType::kBf16);
+  cache_ = NewLayerCache(*device_, model.layer(layer).mixer, layout.tp, /*blocks=*/1, kBlock,
+                         DType::kBf16);
 }
 
 std::vector<ServingPiece> ServingLayer::Record(const ServingStep& step) {
-  std::vector<PagedSequence> sequences;
+  std::vector<PagedSegment> segments;
   std::vector<std::vector<int32_t>> blocks;
   int64_t rows = 0;
   const auto add = [&](int64_t count, int64_t position) {
     TRIMTAB_ASSERT(position + count <= kBlock, "a sequence of {} tokens", position + count);
-    sequences.push_back({.first_row = rows, .rows = count, .first_position = position});
+    segments.push_back({.first_row = rows, .rows = count, .first_position = position});
     blocks.push_back({0});
     rows += count;
   };
@@ -74,15 +75,15 @@ std::vector<ServingPiece> ServingLayer::Record(const ServingStep& step) {
   for (int64_t i = 0; i < step.prompts; ++i) add(step.prompt_tokens, step.prompt_position);
   const int64_t multiple = run_.layout.sequence_parallel ? run_.layout.tp : 1;
   if (const int64_t more = RoundUp(rows, multiple) - rows; more > 0) add(more, 0);
-  const PagedRows paged =
-      MakePagedRows(*device_, std::move(sequences), blocks, MemoryTag::kWorkspace);
+  const RowLayout layout =
+      RowLayout::Paged(*device_, std::move(segments), blocks, MemoryTag::kWorkspace);
   const auto ids = [&](int64_t count) {
     return Tensor::Empty(*device_, {count}, DType::kI32, MemoryTag::kWorkspace);
   };
   PieceListener listener(*device_);
   model_->Serve({.tokens = ids(rows),
                  .hidden = {},
-                 .rows = &paged,
+                 .rows = &layout,
                  .caches = std::span(&cache_, 1),
                  .outputs = ids(RoundUp(step.sequences + step.prompts, multiple))});
   return listener.Take();

@@ -21,7 +21,8 @@ constexpr std::array<ServingPrecision, 6> kServed = {
 }  // namespace
 
 ServingLayout ServingLayoutOf(const ServingConfig& config) {
-  const int64_t values = LayerCacheValues(config.model, config.layout.tp);
+  const MixerSpec mixer = config.model.layer(0).mixer;  // all layers cache as much
+  const int64_t values = LayerCacheValues(mixer, config.layout.tp);
   return {.tp = config.layout.tp,
           .pp = config.layout.pp,
           .sequence_parallel = config.layout.sequence_parallel,
@@ -29,9 +30,8 @@ ServingLayout ServingLayoutOf(const ServingConfig& config) {
           .etp = config.layout.etp,
           .weights = kServed[static_cast<size_t>(config.weights)],
           .packs_head = true,
-          .kv_bytes =
-              static_cast<double>(LayerCacheBytes(config.model, config.layout.tp, config.cache)) /
-              static_cast<double>(values)};
+          .kv_bytes = static_cast<double>(LayerCacheBytes(mixer, config.layout.tp, config.cache)) /
+                      static_cast<double>(values)};
 }
 
 ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& profile,
@@ -53,7 +53,8 @@ ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& 
 CopySeconds CopySecondsOf(const ServingConfig& config, const CopyRates& rates) {
   const int64_t layers = CeilDiv(config.model.num_layers, config.layout.pp);
   const int64_t bytes =
-      layers * config.block_size * LayerCacheBytes(config.model, config.layout.tp, config.cache);
+      layers * config.block_size *
+      LayerCacheBytes(config.model.layer(0).mixer, config.layout.tp, config.cache);
   const double block_s = static_cast<double>(bytes) / rates.bytes_per_s;
   return [block_s, latency_s = rates.latency_s](int64_t blocks) {
     return latency_s + block_s * static_cast<double>(blocks);

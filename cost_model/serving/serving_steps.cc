@@ -52,7 +52,7 @@ ServingSteps::ServingSteps(const ModelConfig& model, const ServingLayout& layout
                            ServingRecorder& recorder)
     : multiple_(layout.row_multiple()) {
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-    const int64_t window = model.layer_kind(layer).sliding_window;
+    const int64_t window = model.window(layer);
     const auto alike = [window](const Window& each) { return each.scores.window == window; };
     auto found = std::find_if(windows_.begin(), windows_.end(), alike);
     if (found == windows_.end()) {
@@ -110,8 +110,8 @@ StepRows ServingSteps::RowsOf(int64_t rows, int64_t position, int64_t outputs) c
   const bool goes_on = rows == outputs;
   (goes_on ? result.proposed : result.prompt_rows) = static_cast<double>(rows - (goes_on ? 1 : 0));
   result.decodes = goes_on ? 1 : 0;
-  PagedRows paged;
-  paged.sequences.assign(1, {.first_row = 0, .rows = rows, .first_position = position});
+  PagedSegments paged;
+  paged.segments.assign(1, {.first_row = 0, .rows = rows, .first_position = position});
   AddSeen(paged, result);
   if (goes_on) result.decode_scores = result.scores;
   return result;
@@ -128,15 +128,15 @@ StepRows ServingSteps::RowsOfDecoding(int64_t steps, int64_t position) const {
 
 StepRows ServingSteps::RowsOf(const StepPlan& plan, int64_t going_on) const {
   StepRows sum;
-  PagedRows one;
-  one.sequences.resize(1);
+  PagedSegments one;
+  one.segments.resize(1);
   for (const PlannedSequence& each : plan.sequences) {
     const auto rows = std::ssize(each.tokens);
     const bool goes_on = rows == each.logits || (rows <= going_on && each.logits == 1);
     (goes_on ? sum.proposed : sum.prompt_rows) += static_cast<double>(rows - (goes_on ? 1 : 0));
     sum.decodes += goes_on ? 1 : 0;
     sum.outputs += static_cast<double>(each.logits);
-    one.sequences.front() = {.rows = rows, .first_position = each.first_position};
+    one.segments.front() = {.rows = rows, .first_position = each.first_position};
     const double before = sum.scores;
     AddSeen(one, sum);
     if (goes_on) sum.decode_scores += sum.scores - before;
@@ -144,7 +144,7 @@ StepRows ServingSteps::RowsOf(const StepPlan& plan, int64_t going_on) const {
   const int64_t rows = plan.rows();
   if (const int64_t more = RoundUp(rows, multiple_) - rows; more > 0) {
     sum.filled = static_cast<double>(more);
-    one.sequences.front() = {.rows = more};
+    one.segments.front() = {.rows = more};
     AddSeen(one, sum);
   }
   const int64_t outputs = plan.logit_rows();
@@ -152,7 +152,7 @@ StepRows ServingSteps::RowsOf(const StepPlan& plan, int64_t going_on) const {
   return sum;
 }
 
-void ServingSteps::AddSeen(const PagedRows& rows, StepRows& sum) const {
+void ServingSteps::AddSeen(const PagedSegments& rows, StepRows& sum) const {
   for (const Window& each : windows_) {
     sum.keys += each.layers * static_cast<double>(rows.visible_keys(each.scores));
     sum.scores += each.layers * static_cast<double>(rows.visible_scores(each.scores));

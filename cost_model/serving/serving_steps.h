@@ -61,7 +61,7 @@ class ServingSteps {
   ServingWork Change(const ServingWork& from, const ServingWork& to) const;
 
   /// Keys and scores that the rows see, added to `sum`.
-  void AddSeen(const PagedRows& rows, StepRows& sum) const;
+  void AddSeen(const PagedSegments& rows, StepRows& sum) const;
 
   int64_t multiple_;  // of rows
   std::vector<Window> windows_;

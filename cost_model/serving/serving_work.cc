@@ -15,10 +15,10 @@ namespace {
 
 /// The model without experts: where a layer has some, with the smallest MLP in their place, to see
 /// what the rest of it does.
-ModelConfig WithoutExperts(const ModelConfig& model, int64_t tp, const LayerKind& kind) {
+ModelConfig WithoutExperts(const ModelConfig& model, int64_t tp, const LayerSpec& spec) {
   ModelConfig dense = model;
   dense.moe = {};
-  if (kind.moe) dense.ffn_hidden_size = tp;
+  if (spec.has_experts()) dense.ffn_hidden_size = tp;
   return dense;
 }
 
@@ -53,16 +53,16 @@ double KernelsOf(const ModelConfig& model) {
 
 /// Scores of rows of prompts, and of those that fill up, each of one head.
 double PromptScores(const ServingStep& step, int64_t filled) {
-  PagedRows rows;
-  rows.sequences.assign(1, {.rows = step.prompt_tokens, .first_position = step.prompt_position});
-  PagedRows more;
-  more.sequences.assign(1, {.rows = filled});
+  PagedSegments rows;
+  rows.segments.assign(1, {.rows = step.prompt_tokens, .first_position = step.prompt_position});
+  PagedSegments more;
+  more.segments.assign(1, {.rows = filled});
   return static_cast<double>(step.prompts * rows.visible_scores({}) + more.visible_scores({}));
 }
 
 /// Layers that are alike.
 struct LayerGroup {
-  LayerKind kind;
+  LayerSpec spec;
   double count = 0;
   std::unique_ptr<ServingLayer> layer{};    // in the layout
   std::unique_ptr<ServingLayer> experts{};  // on one rank, where that one has an MLP in their place
@@ -159,7 +159,7 @@ struct ServingRecorder::State {
                 ServingWork& work) const {
     AddMessages(layer, group.count, work);
     work.layers += group.count;
-    work.expert_layers += group.kind.moe ? group.count : 0;
+    work.expert_layers += group.spec.has_experts() ? group.count : 0;
     work.kernels += group.count * KernelsOf(model);
     const bool halves = group.experts != nullptr || layout.wide_latent;
     const size_t half = halves ? SecondHalf(model, layer.ops) : layer.ops.size();
@@ -211,7 +211,7 @@ struct ServingRecorder::State {
     for (const LayerGroup& group : groups) {
       const double bytes = LayerBytes(group);
       layers += group.count * bytes;
-      footprint.windows |= group.kind.sliding_window > 0;
+      footprint.windows |= group.spec.attention().window > 0;
     }
     const double tables = model.tied_embeddings ? 1 : 2;
     const auto table = static_cast<double>(model.padded_vocab_size(layout.tp) / layout.tp *
@@ -219,7 +219,7 @@ struct ServingRecorder::State {
     const auto pp = static_cast<double>(layout.pp);
     footprint.weight_bytes = layers / pp + (layout.pp == 1 ? tables : 1) * table;
     footprint.kv_bytes_per_token =
-        static_cast<double>(model.num_layers * LayerCacheValues(model, layout.tp)) *
+        static_cast<double>(model.num_layers * LayerCacheValues(model.layer(0).mixer, layout.tp)) *
         layout.kv_bytes / pp;
   }
 };
@@ -264,23 +264,24 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
   stage.ep = layout.ep;
   stage.etp = layout.etp;
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-    const LayerKind kind = model.layer_kind(layer);
+    const LayerSpec spec = model.layer(layer);
     const auto found = std::find_if(state.groups.begin(), state.groups.end(),
-                                    [&](const LayerGroup& each) { return each.kind == kind; });
+                                    [&](const LayerGroup& each) { return each.spec == spec; });
     if (found != state.groups.end()) {
       ++found->count;
       continue;
     }
     LayerGroup& group = state.groups.emplace_back();
-    group.kind = kind;
+    group.spec = spec;
     group.count = 1;
     if (layout.sequence_parallel) {
       group.layer = std::make_unique<ServingLayer>(model, stage, layer);
       continue;
     }
     group.layer =
-        std::make_unique<ServingLayer>(WithoutExperts(model, layout.tp, kind), stage, layer);
-    if (kind.moe) group.experts = std::make_unique<ServingLayer>(model, ParallelConfig{}, layer);
+        std::make_unique<ServingLayer>(WithoutExperts(model, layout.tp, spec), stage, layer);
+    if (spec.has_experts())
+      group.experts = std::make_unique<ServingLayer>(model, ParallelConfig{}, layer);
   }
   state.Measure();
 }

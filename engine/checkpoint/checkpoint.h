@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/io/lock_file.h"
@@ -57,8 +58,14 @@ inline constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                                   "generation_config.json",
                                                   "source_config.json"};
 
-/// What is kept of each parameter.
-enum class StateKind { kWeight, kFirstMoment, kSecondMoment };
+/// The slot of the weights themselves; others have the names that update rules give them.
+inline constexpr const char* kWeightSlot = "";
+
+/// A parameter in a checkpoint: its weights, and so many slots of optimizer state by name.
+struct StoredParameter {
+  const ParameterSpec* spec = nullptr;
+  std::vector<std::string> slots{};
+};
 
 /// Elements [begin, begin + values.size()) of the row-major local shard that `spec` describes.
 /// Which elements of the full tensor they are follows from spec.partition; those outside every
@@ -108,18 +115,17 @@ std::unique_ptr<LockFile> LockCheckpoint(const std::string& directory);
 /// what was at DIR stays as it was. All failures are StorageErrors.
 class CheckpointWriter {
  public:
-  /// `parameters` are all of the model's; only names and full shapes are taken from them. A
+  /// `parameters` are all of the model's; only names, full shapes and slots are taken from them. A
   /// writer of another process that made the files may be joined: it must exist until this one
   /// has finished.
   CheckpointWriter(std::string directory, CheckpointHeader header,
-                   std::span<const ParameterSpec* const> parameters,
-                   FileRole role = FileRole::kMake);
+                   std::span<const StoredParameter> parameters, FileRole role = FileRole::kMake);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Safe from several threads for slices that do not overlap.
-  void Write(StateKind kind, const TensorSlice& slice);
+  /// Writes a part of a slot. Safe from several threads for slices that do not overlap.
+  void Write(std::string_view slot, const TensorSlice& slice);
 
   /// Returns the number of elements that were written here or added, and their checksums, for
   /// another writer's AddReceipt.
@@ -136,7 +142,8 @@ class CheckpointWriter {
   std::string directory_;
   std::string temporary_;
   CheckpointHeader header_;
-  std::vector<SafetensorsEntry> tensors_;
+  std::vector<SafetensorsEntry> tensors_;  // weights
+  std::vector<std::string> slots_;
   std::unique_ptr<SafetensorsWriter> weights_;
   std::unique_ptr<SafetensorsWriter> optimizer_;
   int64_t expected_elements_ = 0;
@@ -158,15 +165,16 @@ class CheckpointReader {
 
   const CheckpointHeader& header() const { return header_; }
 
-  /// Fills the slice. Safe from several threads. Throws InputError when the checkpoint has no such
-  /// tensor, or one of another shape; StorageError where what is read is damaged.
-  void Read(StateKind kind, const TensorSlice& slice) const;
+  /// Fills the slice from a slot. Safe from several threads. Throws InputError when the checkpoint
+  /// has no such tensor, or one of another shape; StorageError where what is read is damaged.
+  void Read(std::string_view slot, const TensorSlice& slice) const;
 
   /// Bytes of tensors that were compared with their checksums so far.
   int64_t checked_bytes() const;
 
  private:
   CheckpointHeader header_;
+  std::vector<std::string> slots_;
   std::unique_ptr<SafetensorsReader> weights_;
   std::unique_ptr<SafetensorsReader> optimizer_;
 };

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/xxh64.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {
@@ -90,6 +91,8 @@ CheckpointDocument FromJson(const json& root, const std::string& path) {
     }
     document.tensors.push_back(std::move(entry));
   }
+  // What is older than the member has the moments of AdamW.
+  document.slots = root.value("slots", std::vector<std::string>{"m", "v"});
   for (const auto& [name, file] : root.at("files").items()) {
     document.files[name] = {.bytes = file.at("bytes").get<int64_t>(),
                             .xxh64 = file.value("xxh64", ""),
@@ -125,9 +128,13 @@ FileDigest DigestOf(std::span<const std::byte> content) {
 FileDigest DigestFile(const std::string& path) { return DigestOf(MappedFile(path).bytes()); }
 
 std::string ToText(const CheckpointDocument& document) {
-  json root = {{"schema_version", kSchemaVersion},           {"step", document.header.step},
-               {"samples", document.header.samples},         {"run", ToJson(document.header.run)},
-               {"tensors", TensorsToJson(document.tensors)}, {"files", json::object()}};
+  json root = {{"schema_version", kSchemaVersion},
+               {"step", document.header.step},
+               {"samples", document.header.samples},
+               {"run", ToJson(document.header.run)},
+               {"tensors", TensorsToJson(document.tensors)},
+               {"slots", document.slots},
+               {"files", json::object()}};
   PutOptionalState(document.header, root);
   for (const auto& [name, digest] : document.files) {
     json& file = root["files"][name] = {{"bytes", digest.bytes}};
@@ -163,16 +170,8 @@ CheckpointDocument ParseCheckpointDocument(const std::string& text, const std::s
   }
 }
 
-std::string TensorName(StateKind kind, const std::string& parameter) {
-  switch (kind) {
-    case StateKind::kWeight:
-      return parameter;
-    case StateKind::kFirstMoment:
-      return "m." + parameter;
-    case StateKind::kSecondMoment:
-      return "v." + parameter;
-  }
-  return parameter;
+std::string TensorName(std::string_view slot, const std::string& parameter) {
+  return slot == kWeightSlot ? parameter : fmt::format("{}.{}", slot, parameter);
 }
 
 void RemoveCheckpointFolder(const std::string& directory) {

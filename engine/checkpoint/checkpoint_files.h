@@ -47,14 +47,15 @@ FileDigest DigestFile(const std::string& path);
 struct CheckpointDocument {
   CheckpointHeader header;
   std::vector<SafetensorsEntry> tensors;    // the weights: names, types and full shapes
+  std::vector<std::string> slots;           // of optimizer state that parameters have
   std::map<std::string, FileDigest> files;  // by file name
 };
 std::string ToText(const CheckpointDocument& document);
 /// Throws InputError naming `path`.
 CheckpointDocument ParseCheckpointDocument(const std::string& text, const std::string& path);
 
-/// Name of a parameter's state within its file: the name itself, "m.NAME" or "v.NAME".
-std::string TensorName(StateKind kind, const std::string& parameter);
+/// Name of a parameter's slot within its file: "SLOT.NAME"; of its weights the name itself.
+std::string TensorName(std::string_view slot, const std::string& parameter);
 
 /// Deletes a checkpoint's files and then the folder, if it is empty. Errors are ignored: what is
 /// left harms nobody.

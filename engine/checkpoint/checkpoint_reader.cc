@@ -147,6 +147,7 @@ CheckpointReader::CheckpointReader(const std::string& directory, CheckpointParts
       if (document.files.contains(name)) CheckFile(document, directory, name);
     }
     header_ = document.header;
+    slots_ = document.slots;
   } catch (const InputError& error) {
     throw Damaged(error);
   }
@@ -156,11 +157,18 @@ int64_t CheckpointReader::checked_bytes() const {
   return weights_->checked_bytes() + (optimizer_ == nullptr ? 0 : optimizer_->checked_bytes());
 }
 
-void CheckpointReader::Read(StateKind kind, const TensorSlice& slice) const {
-  TRIMTAB_ASSERT(kind == StateKind::kWeight || optimizer_ != nullptr,
-                 "a reader of weights is asked for {}", TensorName(kind, slice.spec->name));
-  const SafetensorsReader& file = kind == StateKind::kWeight ? *weights_ : *optimizer_;
-  const SafetensorsEntry& entry = file.Find(TensorName(kind, slice.spec->name));
+void CheckpointReader::Read(std::string_view slot, const TensorSlice& slice) const {
+  const bool weight = slot == kWeightSlot;
+  TRIMTAB_ASSERT(weight || optimizer_ != nullptr, "a reader of weights is asked for {}",
+                 TensorName(slot, slice.spec->name));
+  if (!weight && std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) {
+    throw InputError(fmt::format(
+        "the checkpoint's optimizer state is {} of each parameter; expected {}, as the run's "
+        "optimizer keeps",
+        slots_.empty() ? "nothing" : fmt::format("{}", fmt::join(slots_, ", ")), slot));
+  }
+  const SafetensorsReader& file = weight ? *weights_ : *optimizer_;
+  const SafetensorsEntry& entry = file.Find(TensorName(slot, slice.spec->name));
   const std::vector<int64_t> shape = FullShape(*slice.spec);
   if (entry.shape != shape || entry.dtype != DType::kF32) {
     throw InputError(fmt::format("checkpoint tensor '{}' is {}[{}]; expected fp32 [{}]", entry.name,

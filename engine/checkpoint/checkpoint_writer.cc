@@ -21,16 +21,29 @@ namespace fs = std::filesystem;
 
 const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
-std::vector<SafetensorsEntry> WithKinds(const std::vector<SafetensorsEntry>& tensors,
-                                        std::initializer_list<StateKind> kinds) {
-  std::vector<SafetensorsEntry> named;
-  for (const StateKind kind : kinds) {
-    for (SafetensorsEntry entry : tensors) {
-      entry.name = TensorName(kind, entry.name);
-      named.push_back(std::move(entry));
+/// All slots that parameters have, in the order in which they first come.
+std::vector<std::string> SlotsOf(std::span<const StoredParameter> parameters) {
+  std::vector<std::string> slots;
+  for (const StoredParameter& parameter : parameters) {
+    for (const std::string& slot : parameter.slots) {
+      if (std::find(slots.begin(), slots.end(), slot) == slots.end()) slots.push_back(slot);
     }
   }
-  return named;
+  return slots;
+}
+
+/// One tensor of each slot of each parameter, slot by slot.
+std::vector<SafetensorsEntry> StateTensors(std::span<const StoredParameter> parameters,
+                                           const std::vector<std::string>& slots) {
+  std::vector<SafetensorsEntry> tensors;
+  for (const std::string& slot : slots) {
+    for (const StoredParameter& each : parameters) {
+      if (std::find(each.slots.begin(), each.slots.end(), slot) == each.slots.end()) continue;
+      tensors.push_back(
+          {.name = TensorName(slot, each.spec->name), .shape = FullShape(*each.spec)});
+    }
+  }
+  return tensors;
 }
 
 void WriteContent(const std::string& path, std::span<const std::byte> content) {
@@ -161,16 +174,19 @@ void RequireCheckpointWritable(const std::string& directory) {
 }
 
 CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader header,
-                                   std::span<const ParameterSpec* const> parameters, FileRole role)
+                                   std::span<const StoredParameter> parameters, FileRole role)
     : role_(role),
       directory_(CheckpointFolder(std::move(directory))),
       temporary_(directory_ + kTemporarySuffix),
-      header_(std::move(header)) {
+      header_(std::move(header)),
+      slots_(SlotsOf(parameters)) {
   const bool makes = role_ == FileRole::kMake;
   if (makes) CheckCheckpointTarget(directory_);
-  for (const ParameterSpec* spec : parameters) {
-    tensors_.push_back({.name = spec->name, .shape = FullShape(*spec)});
-    expected_elements_ += 3 * spec->partition.full_rows * spec->partition.full_columns;
+  for (const StoredParameter& each : parameters) {
+    tensors_.push_back({.name = each.spec->name, .shape = FullShape(*each.spec)});
+    const Partition& partition = each.spec->partition;
+    expected_elements_ +=
+        (1 + std::ssize(each.slots)) * partition.full_rows * partition.full_columns;
   }
   if (makes) {
     RemoveCheckpointFolder(temporary_);
@@ -183,10 +199,9 @@ CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader heade
   try {
     weights_ = std::make_unique<SafetensorsWriter>(temporary_ + "/" + kWeightsFile, tensors_,
                                                    kMetadata, role_, Checksums::kOfTiles);
-    optimizer_ = std::make_unique<SafetensorsWriter>(
-        temporary_ + "/" + kOptimizerFile,
-        WithKinds(tensors_, {StateKind::kFirstMoment, StateKind::kSecondMoment}), kMetadata, role_,
-        Checksums::kOfTiles);
+    optimizer_ = std::make_unique<SafetensorsWriter>(temporary_ + "/" + kOptimizerFile,
+                                                     StateTensors(parameters, slots_), kMetadata,
+                                                     role_, Checksums::kOfTiles);
   } catch (...) {
     if (makes) RemoveCheckpointFolder(temporary_);
     throw;
@@ -200,9 +215,9 @@ CheckpointWriter::~CheckpointWriter() {
   if (role_ == FileRole::kMake) RemoveCheckpointFolder(temporary_);
 }
 
-void CheckpointWriter::Write(StateKind kind, const TensorSlice& slice) {
-  SafetensorsWriter& file = kind == StateKind::kWeight ? *weights_ : *optimizer_;
-  const SafetensorsEntry& entry = file.Find(TensorName(kind, slice.spec->name));
+void CheckpointWriter::Write(std::string_view slot, const TensorSlice& slice) {
+  SafetensorsWriter& file = slot == kWeightSlot ? *weights_ : *optimizer_;
+  const SafetensorsEntry& entry = file.Find(TensorName(slot, slice.spec->name));
   const int64_t end = slice.begin + static_cast<int64_t>(slice.values.size());
   ForEachRun(*slice.spec, slice.begin, end, [&](int64_t local, int64_t full, int64_t count) {
     file.Write(
@@ -246,7 +261,7 @@ void CheckpointWriter::Finish() {
   if (role_ == FileRole::kJoin) return;
   TRIMTAB_ASSERT(written_elements_ == expected_elements_, "{} elements written of {}",
                  written_elements_.load(), expected_elements_);
-  CheckpointDocument document = {header_, tensors_, {}};
+  CheckpointDocument document = {header_, tensors_, slots_, {}};
   const auto finish_file = [&](const char* name, const char* sums_name,
                                const SafetensorsWriter& file) {
     document.files[name] = HeaderDigest(file);

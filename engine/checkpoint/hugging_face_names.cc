@@ -1,15 +1,14 @@
 #include "engine/checkpoint/hugging_face_names.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <optional>
 
 #include "engine/base/error.h"
-#include "engine/checkpoint/hugging_face_families.h"
 #include "engine/checkpoint/slice_runs.h"
+#include "engine/families/registry.h"
 
 namespace trimtab {
 namespace {
@@ -49,23 +48,21 @@ std::string Fill(std::string_view pattern, const std::vector<std::string>& numbe
 }
 
 /// The row of a layer of ours; nullptr when there is none.
-const HuggingFaceRow* FindRow(HuggingFaceRows rows, const ModelConfig& model,
-                              std::string_view layer) {
-  for (const HuggingFaceRow& row : rows) {
+const TensorRow* FindRow(TensorRows rows, const ModelConfig& model, std::string_view layer) {
+  for (const TensorRow& row : rows) {
     if (row.block.value_or(model.block) == model.block && Match(row.ours, layer)) return &row;
   }
   return nullptr;
 }
-const HuggingFaceRow* FindRow(const HuggingFaceFamily& family, const ModelConfig& model,
-                              std::string_view layer) {
-  for (const HuggingFaceRows rows : family.rows) {
-    if (const HuggingFaceRow* row = FindRow(rows, model, layer)) return row;
+const TensorRow* FindRow(const Family& family, const ModelConfig& model, std::string_view layer) {
+  for (const TensorRows rows : family.tensors.rows) {
+    if (const TensorRow* row = FindRow(rows, model, layer)) return row;
   }
   return nullptr;
 }
 
 /// The layers of theirs that make one of ours, whose numbers are `numbers`.
-std::vector<std::string> LayersOf(const HuggingFaceRow& row, const ModelConfig& model,
+std::vector<std::string> LayersOf(const TensorRow& row, const ModelConfig& model,
                                   std::vector<std::string> numbers) {
   std::vector<std::string> layers;
   const auto add = [&] {
@@ -73,7 +70,7 @@ std::vector<std::string> LayersOf(const HuggingFaceRow& row, const ModelConfig& 
       if (!theirs.empty()) layers.push_back(Fill(theirs, numbers));
     }
   };
-  if (row.form != HuggingFaceForm::kExperts) {
+  if (row.form != TensorForm::kExperts) {
     add();
     return layers;
   }
@@ -96,40 +93,40 @@ class SourceMaker {
         columns_(parameter.partition.full_columns),
         is_matrix_(parameter.is_matrix) {}
 
-  HuggingFaceSource Make(HuggingFaceForm form) {
+  HuggingFaceSource Make(TensorForm form) {
     switch (form) {
-      case HuggingFaceForm::kSame:
+      case TensorForm::kSame:
         AddTensor(names_.front(), rows_);
         AddRows(rows_, 0);
         break;
-      case HuggingFaceForm::kTransposed:
+      case TensorForm::kTransposed:
         Transposed();
         break;
-      case HuggingFaceForm::kStacked:
+      case TensorForm::kStacked:
         Stacked(names_.size() == 3 ? HeadBlocks() : EqualBlocks());
         break;
-      case HuggingFaceForm::kExperts:
+      case TensorForm::kExperts:
         Stacked(EqualBlocks());
         break;
-      case HuggingFaceForm::kHeadGroups:
+      case TensorForm::kHeadGroups:
         HeadGroups();
         break;
-      case HuggingFaceForm::kStackedExperts:
+      case TensorForm::kStackedExperts:
         StackedExperts();
         break;
-      case HuggingFaceForm::kTransposedRowsExperts:
+      case TensorForm::kTransposedRowsExperts:
         source_.tensors.push_back({names_.front(), {experts() * columns_, rows_ / experts()}});
         TransposedExperts(1);
         break;
-      case HuggingFaceForm::kTransposedExperts:
+      case TensorForm::kTransposedExperts:
         AddExpertsTensor();
         TransposedExperts(1);
         break;
-      case HuggingFaceForm::kInterleavedExperts:
+      case TensorForm::kInterleavedExperts:
         AddExpertsTensor();
         TransposedExperts(2);
         break;
-      case HuggingFaceForm::kWholeExperts:
+      case TensorForm::kWholeExperts:
         source_.tensors.push_back({names_.front(), {experts(), rows_ / experts(), columns_}});
         AddRows(rows_, 0);
         break;
@@ -242,16 +239,16 @@ class SourceMaker {
 
 /// Where `rows` say that the parameter is, under its full name or that of its layer; nothing if
 /// they do not say it.
-std::optional<HuggingFaceSource> SourceIn(HuggingFaceRows rows, const ModelConfig& model,
+std::optional<HuggingFaceSource> SourceIn(TensorRows rows, const ModelConfig& model,
                                           const ParameterSpec& parameter) {
   const std::string name = parameter.name;
-  if (const HuggingFaceRow* row = FindRow(rows, model, name)) {
+  if (const TensorRow* row = FindRow(rows, model, name)) {
     return SourceMaker(model, parameter, LayersOf(*row, model, *Match(row->ours, name)))
         .Make(row->form);
   }
   const size_t dot = name.rfind('.');
   const std::string layer = name.substr(0, dot);
-  const HuggingFaceRow* row = FindRow(rows, model, layer);
+  const TensorRow* row = FindRow(rows, model, layer);
   if (row == nullptr) return std::nullopt;
   std::vector<std::string> names = LayersOf(*row, model, *Match(row->ours, layer));
   for (std::string& each : names) each += name.substr(dot);
@@ -259,40 +256,25 @@ std::optional<HuggingFaceSource> SourceIn(HuggingFaceRows rows, const ModelConfi
 }
 
 /// Their name of the weight of a layer of ours that stands alone; empty if there is none.
-std::string WeightName(const HuggingFaceFamily& family, const ModelConfig& model,
-                       std::string_view layer) {
-  const HuggingFaceRow* row = FindRow(family, model, layer);
+std::string WeightName(const Family& family, const ModelConfig& model, std::string_view layer) {
+  const TensorRow* row = FindRow(family, model, layer);
   return row == nullptr ? "" : std::string(row->theirs.front()) + ".weight";
 }
 
 }  // namespace
 
-const HuggingFaceFamily& FindHuggingFaceFamily(const std::string& model_type,
-                                               const std::string& where) {
-  std::vector<std::string_view> known;
-  for (const HuggingFaceFamily& family : HuggingFaceFamilies()) {
-    if (family.model_type == model_type) return family;
-    known.push_back(family.model_type);
-  }
-  throw InputError(
-      fmt::format("{}: the tensors of model_type '{}' are not known; expected one of "
-                  "{}",
-                  where, model_type, fmt::join(known, ", ")));
-}
-
-HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& model,
+HuggingFaceSource SourceOf(const Family& family, const ModelConfig& model,
                            const ParameterSpec& parameter) {
-  for (const HuggingFaceRows rows : family.rows) {
+  for (const TensorRows rows : family.tensors.rows) {
     if (auto source = SourceIn(rows, model, parameter)) return std::move(*source);
   }
   throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
-                               family.model_type, parameter.name));
+                               family.types.front(), parameter.name));
 }
 
-std::optional<HuggingFaceSource> FusedSourceOf(const HuggingFaceFamily& family,
-                                               const ModelConfig& model,
+std::optional<HuggingFaceSource> FusedSourceOf(const Family& family, const ModelConfig& model,
                                                const ParameterSpec& parameter) {
-  return SourceIn(family.fused, model, parameter);
+  return SourceIn(family.tensors.fused, model, parameter);
 }
 
 ParameterSpec SpecOf(const Buffer& buffer) {
@@ -303,28 +285,27 @@ ParameterSpec SpecOf(const Buffer& buffer) {
           .partition = WholePartition(buffer.numel, 1)};
 }
 
-std::string ShortName(const HuggingFaceFamily& family, const std::string& name) {
-  return name.starts_with(family.prefix) ? name.substr(family.prefix.size()) : name;
+std::string ShortName(const Family& family, const std::string& name) {
+  return name.starts_with(family.tensors.prefix) ? name.substr(family.tensors.prefix.size()) : name;
 }
 
-bool IsPassedOver(const HuggingFaceFamily& family, const ModelConfig& model,
-                  const std::string& name) {
+bool IsPassedOver(const Family& family, const ModelConfig& model, const std::string& name) {
   const auto is = [&](std::string_view pattern) {
     return Match(pattern, name).has_value() ||
            Match(ShortName(family, std::string(pattern)), name).has_value();
   };
-  if (std::any_of(family.buffers.begin(), family.buffers.end(), is)) return true;
+  if (std::any_of(family.tensors.buffers.begin(), family.tensors.buffers.end(), is)) return true;
   for (int64_t i = model.num_layers; i < model.num_layers + model.mtp_modules; ++i) {
-    if (name.starts_with(fmt::format("{}layers.{}.", family.prefix, i))) return true;
+    if (name.starts_with(fmt::format("{}layers.{}.", family.tensors.prefix, i))) return true;
   }
   return model.tied_embeddings && name == OutputName(family, model);
 }
 
-std::string TokenTableName(const HuggingFaceFamily& family, const ModelConfig& model) {
+std::string TokenTableName(const Family& family, const ModelConfig& model) {
   return WeightName(family, model, "embedding.word_embeddings");
 }
 
-std::string OutputName(const HuggingFaceFamily& family, const ModelConfig& model) {
+std::string OutputName(const Family& family, const ModelConfig& model) {
   return WeightName(family, model, "output_layer");
 }
 

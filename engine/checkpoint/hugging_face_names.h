@@ -1,4 +1,4 @@
-// What each Hugging Face model type calls the parameters, and how its tensors hold them: as data.
+// Where the files of a family hold a parameter.
 //
 // The tensors of a file and the parameters of the engine hold the same numbers in other places:
 // query, key and value apart or interleaved by head, matrices transposed, rows of padding. Each of
@@ -38,39 +38,32 @@ struct HuggingFaceSource {
   std::vector<HuggingFacePiece> pieces;
 };
 
-struct HuggingFaceFamily;
-
-/// The names of a model type (config.json's "model_type"). `where` prefixes messages.
-/// Throws InputError for one that has no names here.
-const HuggingFaceFamily& FindHuggingFaceFamily(const std::string& model_type,
-                                               const std::string& where);
+struct Family;
 
 /// What a buffer that belongs to the model looks like as a parameter: the same on all ranks.
 ParameterSpec SpecOf(const Buffer& buffer);
 
 /// Where the family's files hold the parameter, which is whole or a rank's share of one of `model`.
 /// Throws InputError when the family has no such parameter.
-HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& model,
+HuggingFaceSource SourceOf(const Family& family, const ModelConfig& model,
                            const ParameterSpec& parameter);
 
 /// Returns where else files of the family may hold the parameter: experts as Transformers 5 holds
 /// them, in one tensor of all. Nothing if there is no other place.
-std::optional<HuggingFaceSource> FusedSourceOf(const HuggingFaceFamily& family,
-                                               const ModelConfig& model,
+std::optional<HuggingFaceSource> FusedSourceOf(const Family& family, const ModelConfig& model,
                                                const ParameterSpec& parameter);
 
 /// Returns the names that a file may give the table of tokens and the weight of the output.
-std::string TokenTableName(const HuggingFaceFamily& family, const ModelConfig& model);
-std::string OutputName(const HuggingFaceFamily& family, const ModelConfig& model);
+std::string TokenTableName(const Family& family, const ModelConfig& model);
+std::string OutputName(const Family& family, const ModelConfig& model);
 
 /// The name that a file may give the tensor instead: without the prefix of the model's body, which
 /// files saved from the body alone leave out. The same name where there is none.
-std::string ShortName(const HuggingFaceFamily& family, const std::string& name);
+std::string ShortName(const Family& family, const std::string& name);
 
 /// Whether a file of the family may hold the tensor although it is no parameter of `model`: buffers
 /// that are computed, a copy of the token table where the output shares it, and the layers of
 /// multi-token prediction, which are neither trained nor kept.
-bool IsPassedOver(const HuggingFaceFamily& family, const ModelConfig& model,
-                  const std::string& name);
+bool IsPassedOver(const Family& family, const ModelConfig& model, const std::string& name);
 
 }  // namespace trimtab

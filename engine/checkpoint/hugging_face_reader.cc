@@ -10,9 +10,10 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/checkpoint/slice_runs.h"
-#include "engine/config/hugging_face.h"
 #include "engine/config/model_differences.h"
 #include "engine/config/strict_json.h"
+#include "engine/families/hugging_face.h"
+#include "engine/families/registry.h"
 
 namespace trimtab {
 namespace {
@@ -42,8 +43,7 @@ HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelCo
   const nlohmann::json config = ReadJsonFile(path);
   RequireSameModel(config, model, path);
   quantisation_ = QuantisationOf(config, path + ": $");
-  const HuggingFaceFamily& family =
-      FindHuggingFaceFamily(config["model_type"].get<std::string>(), path);
+  const Family& family = RequireFamily(config["model_type"].get<std::string>(), path);
   std::set<std::string> used;
   for (const trimtab::Parameter* parameter : declared.parameters()) {
     Add(family, model, parameter->spec, used);
@@ -60,8 +60,7 @@ HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelCo
   ReportQuantised();
 }
 
-void HuggingFaceReader::ReportUntiedOutput(const HuggingFaceFamily& family,
-                                           const ModelConfig& model) const {
+void HuggingFaceReader::ReportUntiedOutput(const Family& family, const ModelConfig& model) const {
   const auto output = folder_.tensors().find(OutputName(family, model));
   if (!model.tied_embeddings || output == folder_.tensors().end()) return;
   std::string name = TokenTableName(family, model);
@@ -89,7 +88,7 @@ void HuggingFaceReader::ReportQuantised() const {
                             quantisation_.block_columns));
 }
 
-void HuggingFaceReader::Add(const HuggingFaceFamily& family, const ModelConfig& model,
+void HuggingFaceReader::Add(const Family& family, const ModelConfig& model,
                             const ParameterSpec& spec, std::set<std::string>& used) {
   HuggingFaceSource source = SourceOf(family, model, spec);
   const auto held = [this, &family](const HuggingFaceTensor& tensor) {

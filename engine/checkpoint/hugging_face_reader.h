@@ -33,14 +33,14 @@ class HuggingFaceReader {
     std::vector<StoredTensor> tensors;
   };
   /// Finds the tensors of a parameter; their names go to `used`.
-  void Add(const HuggingFaceFamily& family, const ModelConfig& model, const ParameterSpec& spec,
+  void Add(const Family& family, const ModelConfig& model, const ParameterSpec& spec,
            std::set<std::string>& used);
   /// Reads elements [full, full + values.size()) of the whole parameter, which has `columns`.
   static void ReadRun(const Parameter& parameter, int64_t columns, int64_t full,
                       std::span<float> values);
 
   /// Warns if the files hold another output than the table of tokens that the model shares with it.
-  void ReportUntiedOutput(const HuggingFaceFamily& family, const ModelConfig& model) const;
+  void ReportUntiedOutput(const Family& family, const ModelConfig& model) const;
   /// Says how many tensors are dequantised, if any are.
   void ReportQuantised() const;
 

@@ -9,7 +9,8 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/checkpoint/safetensors_folder.h"
-#include "engine/config/hugging_face.h"
+#include "engine/families/hugging_face.h"
+#include "engine/families/registry.h"
 
 namespace trimtab {
 namespace {
@@ -57,7 +58,7 @@ HuggingFaceWriter::HuggingFaceWriter(const AtomicFolder& folder, const ModelConf
   config.update(token_ids);
   config["torch_dtype"] = TorchName(options.dtype);
   summary_.model_type = config["model_type"].get<std::string>();
-  const HuggingFaceFamily& family = FindHuggingFaceFamily(summary_.model_type, model.name);
+  const Family& family = RequireFamily(summary_.model_type, model.name);
   for (const Parameter* parameter : declared.parameters()) {
     AddParameter(family, model, parameter->spec);
   }
@@ -70,7 +71,7 @@ HuggingFaceWriter::HuggingFaceWriter(const AtomicFolder& folder, const ModelConf
   WriteJson(folder.temporary() + "/config.json", config);
 }
 
-void HuggingFaceWriter::AddParameter(const HuggingFaceFamily& family, const ModelConfig& model,
+void HuggingFaceWriter::AddParameter(const Family& family, const ModelConfig& model,
                                      const ParameterSpec& parameter) {
   const HuggingFaceSource source = SourceOf(family, model, parameter);
   std::vector<size_t> places;
@@ -154,9 +155,9 @@ void HuggingFaceWriter::Read(const CheckpointReader& from, const Part& part, int
       std::copy_n(buffer->second.begin() + (piece.begin + row), target.size(), target.begin());
       return;
     }
-    from.Read(StateKind::kWeight, {.spec = part.parameter,
-                                   .begin = (piece.begin + row) * columns + column,
-                                   .values = target});
+    from.Read(kWeightSlot, {.spec = part.parameter,
+                            .begin = (piece.begin + row) * columns + column,
+                            .values = target});
   };
   const auto place = [&](int64_t row, int64_t column) {
     return static_cast<size_t>(piece.first + row * piece.row_stride + column * piece.column_stride -

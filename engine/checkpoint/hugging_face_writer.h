@@ -57,8 +57,7 @@ class HuggingFaceWriter {
     size_t file = 0;
   };
 
-  void AddParameter(const HuggingFaceFamily& family, const ModelConfig& model,
-                    const ParameterSpec& parameter);
+  void AddParameter(const Family& family, const ModelConfig& model, const ParameterSpec& parameter);
   void MakeFiles(const std::string& directory, const HuggingFaceOptions& options);
   /// Reads what `part` has of the tensor's elements from `first` on into `values`.
   static void Read(const CheckpointReader& from, const Part& part, int64_t first,

@@ -25,6 +25,18 @@ constexpr Rule kExpertRules[] = {
        return fmt::format("dispatch={} needs ep x etp of at least 2, and ep is {}, etp {}",
                           Name(run.layout.dispatch), run.layout.ep, run.layout.etp);
      }},
+    {"document-mask-requires-routing-by-token",
+     "Documents that do not see each other are routed token by token.",
+     [](const RunConfig& run) {
+       const MoeConfig& moe = run.model.moe;
+       return !run.packing.masks_documents() || !moe.used() ||
+              (moe.router != RouterKind::kSinkhorn && moe.capacity_factor == 0);
+     },
+     [](const RunConfig&) {
+       return std::string(
+           "mask=documents with Sinkhorn's router or a capacity, which look at whole sequences; "
+           "expected a top-k router without capacity_factor");
+     }},
     {"experts-divisible-by-ep", "Every expert-parallel rank holds the same number of experts.",
      [](const RunConfig& run) { return Divides(run.layout.ep, run.model.moe.num_experts); },
      [](const RunConfig& run) {

@@ -170,8 +170,8 @@ constexpr LayoutKey kKeys[] = {
          Precision::kFp8>("precision", "of weights, activations and products"),
     Word<&P::master, MasterWeights::kFp32, MasterWeights::kRemainder>(
         "master", "master weights beside 16-bit ones"),
-    Word<&P::moments, DType::kF32, DType::kBf16, DType::kF16>("moments",
-                                                              "of the optimizer, stored in"),
+    Word<&P::moments, DType::kF32, DType::kBf16, DType::kF16, DType::kI8>(
+        "moments", "of the optimizer, stored in"),
     Word<&P::gradients, DType::kF32, DType::kBf16>("grads", "gradients, stored in"),
 };
 

@@ -2,16 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "engine/base/error.h"
-#include "engine/base/log.h"
-#include "engine/base/nearest_name.h"
-#include "engine/base/units.h"
-#include "engine/config/hugging_face.h"
-#include "engine/config/model_presets.h"
-#include "engine/config/strict_json.h"
 
 namespace trimtab {
 namespace {
@@ -24,7 +14,9 @@ int64_t MlpSize(const ModelConfig& model, int64_t ffn) {
 
 /// Parameters of attention.
 int64_t AttentionSize(const ModelConfig& model) {
-  const int64_t head_norms = model.query_key_norm ? 2 * model.head_size() : 0;
+  const int64_t normed_heads =
+      model.query_key_norm_whole ? model.num_heads + model.num_kv_heads : 2;
+  const int64_t head_norms = model.query_key_norm ? normed_heads * model.head_size() : 0;
   const int64_t latent_norms = model.latent.q_lora_rank + model.latent.kv_lora_rank;
   return model.attention_weights() + (model.has_qkv_bias() ? model.qkv_size() : 0) +
          (model.bias ? model.hidden_size : 0) + head_norms + latent_norms +
@@ -42,47 +34,19 @@ int64_t MoeSize(const ModelConfig& model, int64_t experts) {
   return experts * MlpSize(model, moe.ffn_hidden_size) + router + shared + gate;
 }
 
-/// Returns the name of a model whose file does not say it: that of its folder if the file is the
-/// folder's config.json, else the file's path.
-std::string NameOfFile(const std::string& path) {
-  const std::filesystem::path file = std::filesystem::absolute(path).lexically_normal();
-  const std::string folder = file.parent_path().filename().string();
-  return file.filename() == "config.json" && !folder.empty() ? folder : path;
-}
-
-ModelConfig LoadModelFile(std::string path) {
-  if (std::filesystem::is_directory(path)) path += "/config.json";
-  const nlohmann::json json = ReadJsonFile(path);
-  const std::string where = path + ": $";
-  std::vector<std::string> notes;
-  ModelConfig model = IsHuggingFaceConfig(json) ? ModelConfigFromHuggingFace(json, where, &notes)
-                                                : ModelConfigFromJson(json, where);
-  for (const std::string& note : notes) LogInfo("{}: {}", path, note);
-  if (model.name.empty()) model.name = NameOfFile(path);
-  return model;
-}
-
 }  // namespace
 
 int64_t ModelConfig::padded_vocab_size(int64_t tp) const {
-  return RoundUp(vocab_size, make_vocab_size_divisible_by * tp);
+  return embedding().table.padded_rows(tp);
 }
 
-bool ModelConfig::gated() const {
-  return activation == ActivationKind::kSwiGlu || activation == ActivationKind::kGeGlu ||
-         activation == ActivationKind::kGeGluErf || activation == ActivationKind::kClampedSwiGlu;
-}
+bool ModelConfig::gated() const { return MlpSpec::IsGated(activation); }
 
 int64_t ModelConfig::rotary_size() const {
   if (latent.used()) return latent.qk_rope_head_dim;
   // A product that rounds to just below a whole number is that number.
   return static_cast<int64_t>(
       std::floor(static_cast<double>(head_size()) * rotary_fraction + 1e-9));
-}
-
-LayerKind ModelConfig::layer_kind(int64_t layer) const {
-  const bool full = full_attention_period > 0 && (layer + 1) % full_attention_period == 0;
-  return {.sliding_window = full ? 0 : sliding_window, .moe = moe.is_moe_layer(layer)};
 }
 
 bool ModelConfig::has_dense_layers() const { return moe.moe_layers(num_layers) < num_layers; }
@@ -142,25 +106,6 @@ int64_t ModelConfig::active_mlp_weights() const {
                               hidden_size * moe.num_experts + weights(moe.shared_ffn_hidden_size) +
                               (moe.shared_expert_gate ? hidden_size : 0);
   return (num_layers - moe_layers) * weights(ffn_hidden_size) + moe_layers * moe_weights;
-}
-
-std::vector<std::string> ModelPresetNames() {
-  std::vector<std::string> names;
-  for (const ModelConfig& preset : ModelPresets()) names.push_back(preset.name);
-  return names;
-}
-
-ModelConfig LoadModelConfig(const std::string& preset_or_path) {
-  for (const ModelConfig& preset : ModelPresets()) {
-    if (preset.name == preset_or_path) return preset;
-  }
-  std::error_code ignored;
-  const bool is_path = preset_or_path.find('/') != std::string::npos ||
-                       preset_or_path.ends_with(".json") ||
-                       std::filesystem::exists(preset_or_path, ignored);
-  if (is_path) return LoadModelFile(preset_or_path);
-  throw UsageError(fmt::format("model '{}' is neither a preset nor a file{}", preset_or_path,
-                               SuggestName(preset_or_path, ModelPresetNames())));
 }
 
 }  // namespace trimtab

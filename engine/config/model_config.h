@@ -8,50 +8,15 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "engine/config/latent_config.h"
+#include "engine/config/layer_spec.h"
 #include "engine/config/moe_config.h"
 #include "engine/config/rope_scaling.h"
 
 namespace trimtab {
 
-enum class NormKind { kLayerNorm, kRmsNorm };
-/// kGelu and kGeGlu take the tanh approximation of GELU, kGeluErf and kGeGluErf the function
-/// itself; kSquaredRelu is max(x, 0)^2. Those ending in Glu multiply it by a second projection.
-/// kClampedSwiGlu: x sigmoid(1.702 x) of an x of at most 7, times 1 + the second kept within 7
-/// (GPT-OSS).
-enum class ActivationKind {
-  kGelu,
-  kSwiGlu,
-  kGeluErf,
-  kRelu,
-  kSquaredRelu,
-  kGeGlu,
-  kGeGluErf,
-  kClampedSwiGlu,
-};
 enum class PositionKind { kLearned, kRope, kAlibi, kNone };
-
-/// How a layer adds attention and MLP to the residual stream x; n, m are norms.
-enum class BlockKind {
-  kSequential,      // x += attention(n(x)); x += mlp(m(x))
-  kParallel,        // x += attention(n(x)) + mlp(m(x)): GPT-NeoX, Falcon 40B
-  kParallelShared,  // x += attention(n(x)) + mlp(n(x)): GPT-J, Falcon 7B
-  kSandwich,        // x += n'(attention(n(x))); x += m'(mlp(m(x))): Gemma 2
-  // x = n(x), x = a x + attention(x); x = m(x), x = a x + mlp(x), a = sqrt(2 L): GLM-130B's form of
-  // DeepNorm (arXiv:2203.00555)
-  kDeepNorm,
-  kPostNorm,  // x = n(x + attention(x)); x = m(x + mlp(x)): the first Transformer's, OPT 350M
-};
-
-/// What is not the same in every layer of a model.
-struct LayerKind {
-  int64_t sliding_window = 0;  // keys that a query sees, itself included; 0 = all before it
-  bool moe = false;            // experts in the place of the MLP
-
-  bool operator==(const LayerKind&) const = default;
-};
 
 struct ModelConfig {
   std::string name{};
@@ -83,20 +48,24 @@ struct ModelConfig {
   // Width of the tables of tokens and outputs where it is not C, with a projection from and to it:
   // OPT 350M. 0 = C.
   int64_t embedding_dim = 0;
-  bool final_norm = true;           // between the last layer and the output projection
-  bool output_bias = false;         // of the output projection: GPT-J
-  double logit_scale = 1.0;         // multiplies the logits: Grok
-  double logit_soft_cap = 0;        // logits become cap * tanh(logits / cap); 0 = none
-  double attention_soft_cap = 0;    // likewise the scaled scores
-  double attention_scale = 0;       // multiplies the scores; 0 = 1 / sqrt(D)
-  bool query_key_norm = false;      // an RMSNorm over D of every query and key head
-  double qkv_clip = 0;              // queries, keys, values are clamped to +-this; 0 = not
-  bool attention_sinks = false;     // a learned logit per head beside the scores: GPT-OSS
-  int64_t position_offset = 0;      // row of the learned table for position 0: OPT's 2
-  double rotary_fraction = 1.0;     // of D that rotary positions turn, the first dims
-  bool rotary_interleaved = false;  // pairs are dims 2i, 2i + 1, not i, i + half
+  bool final_norm = true;             // between the last layer and the output projection
+  bool output_bias = false;           // of the output projection: GPT-J
+  double logit_scale = 1.0;           // multiplies the logits: Grok
+  double logit_soft_cap = 0;          // logits become cap * tanh(logits / cap); 0 = none
+  double attention_soft_cap = 0;      // likewise the scaled scores
+  double attention_scale = 0;         // multiplies the scores; 0 = 1 / sqrt(D)
+  bool query_key_norm = false;        // an RMSNorm over D of every query and key head
+  bool query_key_norm_whole = false;  // then over all query heads, and over all key heads: OLMo 2
+  double qkv_clip = 0;                // queries, keys, values are clamped to +-this; 0 = not
+  bool attention_sinks = false;       // a learned logit per head beside the scores: GPT-OSS
+  int64_t position_offset = 0;        // row of the learned table for position 0: OPT's 2
+  double rotary_fraction = 1.0;       // of D that rotary positions turn, the first dims
+  bool rotary_interleaved = false;    // pairs are dims 2i, 2i + 1, not i, i + half
   RopeScaling rope_scaling{};
-  int64_t sliding_window = 0;         // as in LayerKind; 0 = no layer has one
+  // rope_theta of the layers that have a sliding window, which then are not scaled; 0 = as the
+  // others: Gemma 3, OLMo 3.
+  double window_rope_theta = 0;
+  int64_t sliding_window = 0;         // as in AttentionSpec; 0 = no layer has one
   int64_t full_attention_period = 0;  // of so many layers the last has no window; 0 = all have it
   LatentConfig latent{};
   MoeConfig moe{};
@@ -142,7 +111,16 @@ struct ModelConfig {
   int64_t rotary_size() const;
   /// Rows of the learned position table.
   int64_t position_rows() const { return max_sequence_length + position_offset; }
-  LayerKind layer_kind(int64_t layer) const;
+  /// The sliding window of a layer; 0 = it sees all.
+  int64_t window(int64_t layer) const {
+    const bool full = full_attention_period > 0 && (layer + 1) % full_attention_period == 0;
+    return full ? 0 : sliding_window;
+  }
+  NormSpec norm_spec() const;
+  /// What layer number `layer` computes.
+  LayerSpec layer(int64_t layer) const;
+  EmbeddingSpec embedding() const;
+  HeadSpec head() const;
   /// Whether a layer has an MLP of ffn_hidden_size, not experts.
   bool has_dense_layers() const;
   /// V rounded up to make_vocab_size_divisible_by * tp; the added ids never enter the loss.
@@ -160,13 +138,6 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
 };
-
-/// Names of the built-in models, in the order `trimtab models` lists them.
-std::vector<std::string> ModelPresetNames();
-
-/// A preset by name, or a file: our own model JSON or a Hugging Face config.json.
-/// Throws UsageError (unknown preset, with the nearest name) or InputError (file, JSON path).
-ModelConfig LoadModelConfig(const std::string& preset_or_path);
 
 /// Our own JSON form. `where` prefixes error messages ("run.json: $.model"). Strict.
 ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& where);

@@ -16,8 +16,9 @@ const std::array<std::string, 2> kNormNames = {"layernorm", "rmsnorm"};
 const std::array<std::string, 8> kActivationNames = {
     "gelu", "swiglu", "gelu_erf", "relu", "squared_relu", "geglu", "geglu_erf", "clamped_swiglu"};
 const std::array<std::string, 4> kPositionNames = {"learned", "rope", "alibi", "none"};
-const std::array<std::string, 6> kBlockNames = {"sequential", "parallel",  "parallel_shared_norm",
-                                                "sandwich",   "deep_norm", "post_norm"};
+const std::array<std::string, 7> kBlockNames = {
+    "sequential", "parallel",  "parallel_shared_norm", "sandwich",
+    "deep_norm",  "post_norm", "reordered_norm"};
 const std::array<std::string, 4> kRopeScalingNames = {"none", "linear", "llama3", "yarn"};
 
 constexpr double kMaxScale = 1e6;
@@ -76,6 +77,7 @@ constexpr ModelSwitch kSwitches[] = {
     {"final_norm", &ModelConfig::final_norm},
     {"output_bias", &ModelConfig::output_bias},
     {"query_key_norm", &ModelConfig::query_key_norm},
+    {"query_key_norm_whole", &ModelConfig::query_key_norm_whole},
     {"attention_sinks", &ModelConfig::attention_sinks},
     {"rotary_interleaved", &ModelConfig::rotary_interleaved},
 };
@@ -93,6 +95,7 @@ struct ModelNumber {
   const char* key;
   double ModelConfig::*member;
   double least;
+  double most = kMaxScale;
 };
 constexpr ModelNumber kNumbers[] = {
     {"embedding_scale", &ModelConfig::embedding_scale, 1e-6},
@@ -101,6 +104,7 @@ constexpr ModelNumber kNumbers[] = {
     {"attention_soft_cap", &ModelConfig::attention_soft_cap, 0},
     {"attention_scale", &ModelConfig::attention_scale, 0},
     {"qkv_clip", &ModelConfig::qkv_clip, 0},
+    {"window_rope_theta", &ModelConfig::window_rope_theta, 0, 1e12},
 };
 
 struct ModelInteger {
@@ -125,7 +129,7 @@ void ReadFamilyFields(StrictObject& object, ModelConfig& model) {
     if (object.Find(row.key) != nullptr) object.Boolean(row.key, (model.*row.member).emplace());
   }
   for (const ModelNumber& row : kNumbers) {
-    object.Number(row.key, model.*row.member, row.least, kMaxScale);
+    object.Number(row.key, model.*row.member, row.least, row.most);
   }
   for (const ModelInteger& row : kIntegers) {
     object.Integer(row.key, model.*row.member, row.least, row.most);

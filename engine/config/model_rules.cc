@@ -23,6 +23,13 @@ constexpr Rule kModelRules[] = {
     {"latent-attention-consistent", "What the model says of its latent attention fits together.",
      [](const RunConfig& run) { return LatentFault(run.model).empty(); },
      [](const RunConfig& run) { return "latent_attention: " + LatentFault(run.model); }},
+    {"query-key-norm-whole-consistent", "Norms over all queries and all keys are norms of them.",
+     [](const RunConfig& run) {
+       return run.model.query_key_norm || !run.model.query_key_norm_whole;
+     },
+     [](const RunConfig&) {
+       return std::string("query_key_norm_whole is true, and query_key_norm is false");
+     }},
     {"head-size-even-with-rope", "Rotary positions turn a head's elements in pairs, at least one.",
      [](const RunConfig& run) {
        const int64_t size = run.model.rotary_size();

@@ -67,7 +67,7 @@ struct ParallelConfig {
   StageRecompute recompute{};
   Precision precision = Precision::kFp32;
   MasterWeights master = MasterWeights::kFp32;
-  DType moments = DType::kF32;    // of the optimizer: fp32, bf16, fp16
+  DType moments = DType::kF32;    // of the optimizer: fp32, bf16, fp16, int8
   DType gradients = DType::kF32;  // of the weights: fp32, bf16
 
   int64_t world_size() const { return tp * cp * pp * dp; }

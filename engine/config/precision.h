@@ -52,7 +52,7 @@ struct TrainingTypes {
   DType activations = DType::kF32;
   bool has_master = false;      // beside the weights
   DType master = DType::kF32;   // fp32, or uint16: the remainder below a bf16 weight
-  DType moments = DType::kF32;  // with fp16 moments there are fp32 scales, one per kMomentBlock
+  DType moments = DType::kF32;  // fp16 and int8 ones have fp32 scales, one per kMomentBlock
   DType gradients = DType::kF32;
   bool fp8 = false;
   bool tf32 = false;

@@ -1,5 +1,5 @@
-// Rotary positions: how many elements of a head may turn, and how they reach beyond the sequences
-// that a model was first trained on.
+// Rotary positions (Su et al., RoFormer, arXiv:2104.09864): which elements of a head turn by how
+// much, and how they reach beyond the sequences that a model was first trained on.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,22 @@ struct RopeScaling {
   double attention_factor = 0;  // kYarn: multiplies cos and sin; 0 = 0.1 ln(factor) + 1
 
   bool operator==(const RopeScaling&) const = default;
+};
+
+/// How queries and keys of a head turn.
+struct Rotary {
+  double theta = 10000.0;
+  int64_t dims = 0;  // of a head that turn, the first ones; an even number, 0 = all
+  /// Pairs are dims 2i and 2i + 1 (GPT-J), not i and i + dims / 2 (Llama).
+  bool interleaved = false;
+  RopeScaling scaling{};
+
+  /// All of a head, unscaled: as a number, theta stands for itself.
+  Rotary(double base) : theta(base) {}  // NOLINT(google-explicit-constructor)
+
+  /// Pairs of a head that turn.
+  int64_t pairs(int64_t head_size) const { return (dims > 0 ? dims : head_size) / 2; }
+  bool operator==(const Rotary&) const = default;
 };
 
 }  // namespace trimtab

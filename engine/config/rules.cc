@@ -1,6 +1,5 @@
 #include "engine/config/rules.h"
 
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -8,20 +7,7 @@
 #include "engine/config/rule_parts.h"
 
 namespace trimtab {
-
 namespace {
-
-const Rule* FirstBroken(std::span<const Rule> rules, const RunConfig& run) {
-  const auto broken =
-      std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return !rule.holds(run); });
-  return broken == rules.end() ? nullptr : &*broken;
-}
-
-void Require(std::span<const Rule> rules, const RunConfig& run) {
-  const Rule* broken = FirstBroken(rules, run);
-  if (broken == nullptr) return;
-  throw InfeasibleError(fmt::format("{}: {}", broken->id, broken->message(run)));
-}
 
 /// What any run of the model asks of it.
 RunConfig LeastOf(const ModelConfig& model) {
@@ -50,7 +36,7 @@ const Rule* FirstBrokenRule(const RunConfig& run) { return FirstBroken(LegalityR
 
 bool IsUnsupported(const Rule& rule) { return std::string_view(rule.id).ends_with("-unsupported"); }
 
-void RequireLegal(const RunConfig& run) { Require(LegalityRules(), run); }
+void RequireLegal(const RunConfig& run) { RequireAll(LegalityRules(), run); }
 
 void RequireConsistent(const ModelConfig& model, const std::string& where) {
   const RunConfig least = LeastOf(model);
@@ -62,8 +48,8 @@ void RequireConsistent(const ModelConfig& model, const std::string& where) {
 
 void RequireLegalModel(const ModelConfig& model) {
   const RunConfig least = LeastOf(model);
-  Require(RunRules(), least);
-  Require(ModelRules(), least);
+  RequireAll(RunRules(), least);
+  RequireAll(ModelRules(), least);
 }
 
 }  // namespace trimtab

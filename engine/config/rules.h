@@ -5,17 +5,12 @@
 #include <span>
 #include <string>
 
+#include "engine/config/legality_rule.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
 
-/// One rule. `holds` is the condition; `message` explains a breach with both numbers that disagree.
-struct Rule {
-  const char* id;           // stable, kebab-case: stored in studies, e.g. "heads-divisible-by-tp"
-  const char* description;  // one sentence for the docs
-  bool (*holds)(const RunConfig& run);
-  std::string (*message)(const RunConfig& run);
-};
+using Rule = LegalityRule<RunConfig>;
 
 /// Every rule, in the order they are checked.
 std::span<const Rule> LegalityRules();

@@ -221,6 +221,21 @@ void StrictObject::Boolean(const std::string& key, bool& value, Need need) {
   value = found->get<bool>();
 }
 
+void StrictObject::Texts(const std::string& key, std::vector<std::string>& values,
+                         const std::string& element, Need need) {
+  const nlohmann::json* found = Find(key, need);
+  if (found == nullptr) return;
+  if (!found->is_array()) Refuse(key, fmt::format("an array, each of it {}", element));
+  values.clear();
+  for (const nlohmann::json& text : *found) {
+    if (!text.is_string()) {
+      throw InputError(fmt::format("{}[{}]: expected {}, got {}", Where(key), values.size(),
+                                   element, DescribeJson(text)));
+    }
+    values.push_back(text.get<std::string>());
+  }
+}
+
 void StrictObject::Text(const std::string& key, std::string& value, Need need) {
   const nlohmann::json* found = Find(key, need);
   if (found == nullptr) return;

@@ -51,6 +51,9 @@ class StrictObject {
   void Text(const std::string& key, std::string& value, Need need = Need::kOptional);
   /// A string of one line, without control characters.
   void Line(const std::string& key, std::string& value, Need need = Need::kOptional);
+  /// An array of strings, each of which is `element` ("the name of a layer") to messages.
+  void Texts(const std::string& key, std::vector<std::string>& values, const std::string& element,
+             Need need = Need::kOptional);
   /// A string that must be one of `valid`.
   void Choice(const std::string& key, std::string& value, std::span<const std::string> valid,
               Need need = Need::kOptional);

@@ -26,9 +26,7 @@ class DatasetSource : public TokenSource {
     TRIMTAB_ASSERT(index >= 0 && static_cast<int64_t>(tokens.size()) == sequence_length_ + 1,
                    "sample {} of {} tokens from windows of {}", index, tokens.size(),
                    sequence_length_ + 1);
-    const int64_t epoch = index / windows_;
-    const Permutation order(windows_, seed_ ^ MixBits(static_cast<uint64_t>(epoch)));
-    const int64_t begin = order(index % windows_) * sequence_length_;
+    const int64_t begin = WindowBegin(index);
     dataset_.Read(begin, tokens);
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i] >= 0 && tokens[i] < vocab_size_) continue;
@@ -37,9 +35,26 @@ class DatasetSource : public TokenSource {
     }
   }
 
+  void DocumentBegins(int64_t index, int64_t length, std::vector<int64_t>& begins) const override {
+    TRIMTAB_ASSERT(index >= 0 && length == sequence_length_,
+                   "documents of sample {} of {} tokens from windows of {}", index, length,
+                   sequence_length_);
+    const int64_t first = WindowBegin(index);
+    const size_t before = begins.size();
+    dataset_.DocumentBegins(first + 1, first + length + 1, begins);
+    for (size_t i = before; i < begins.size(); ++i) begins[i] -= first;
+  }
+
   int64_t vocab_size() const override { return vocab_size_; }
 
  private:
+  /// Returns the first token of the window that sample `index` is.
+  int64_t WindowBegin(int64_t index) const {
+    const int64_t epoch = index / windows_;
+    const Permutation order(windows_, seed_ ^ MixBits(static_cast<uint64_t>(epoch)));
+    return order(index % windows_) * sequence_length_;
+  }
+
   IndexedDataset dataset_;
   int64_t sequence_length_;
   uint64_t seed_;

@@ -195,6 +195,34 @@ int32_t IndexedDataset::sequence_length(int64_t sequence) const {
   return ValueAt<int32_t>(index_.bytes(), idx::kHeaderBytes + sequence * 4);
 }
 
+int64_t IndexedDataset::DocumentBegin(int64_t document) const {
+  const int64_t pointers = idx::kHeaderBytes + sequences_ * 4;
+  const int64_t indices = pointers + sequences_ * 8;
+  const auto sequence = ValueAt<int64_t>(index_.bytes(), indices + document * 8);
+  if (sequence == sequences_) return tokens_;
+  return ValueAt<int64_t>(index_.bytes(), pointers + sequence * 8) / trimtab::SizeOf(type_);
+}
+
+void IndexedDataset::DocumentBegins(int64_t first, int64_t end,
+                                    std::vector<int64_t>& begins) const {
+  int64_t document = 0;
+  for (int64_t behind = documents_; document < behind;) {
+    const int64_t middle = (document + behind) / 2;
+    if (DocumentBegin(middle) < first) {
+      document = middle + 1;
+    } else {
+      behind = middle;
+    }
+  }
+  // Documents without tokens begin where the next one does.
+  for (int64_t last = first - 1; document < documents_; ++document) {
+    const int64_t begin = DocumentBegin(document);
+    if (begin >= end) return;
+    if (begin > last) begins.push_back(begin);
+    last = begin;
+  }
+}
+
 void IndexedDataset::Read(int64_t begin, std::span<int32_t> out) const {
   TRIMTAB_ASSERT(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= tokens_,
                  "tokens [{}, +{}) of {}", begin, out.size(), tokens_);

@@ -82,6 +82,8 @@ class IndexedDataset {
   /// From PREFIX.json, if it is there.
   const std::optional<DatasetInfo>& info() const { return info_; }
 
+  /// Appends the tokens of [first, end), ascending, with which documents begin, each once.
+  void DocumentBegins(int64_t first, int64_t end, std::vector<int64_t>& begins) const;
   /// Tokens [begin, begin + out.size()) of the whole run of tokens. An id that does not fit int32
   /// becomes -1.
   void Read(int64_t begin, std::span<int32_t> out) const;
@@ -94,6 +96,8 @@ class IndexedDataset {
   void ParseIndex();
   void CheckPointers(std::span<const std::byte> lengths, std::span<const std::byte> pointers);
   void CheckDocuments(std::span<const std::byte> indices);
+  /// Returns the first token of document `document`, or tokens() behind the last.
+  int64_t DocumentBegin(int64_t document) const;
 
   MappedFile index_;
   MappedFile bin_;

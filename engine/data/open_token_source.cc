@@ -36,7 +36,9 @@ std::vector<std::byte> SpreadBlocks(const File& file) {
 }  // namespace
 
 std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run) {
-  if (run.data.empty()) return MakeSyntheticSource(run.model.vocab_size, run.seed);
+  if (run.data.empty()) {
+    return MakeSyntheticSource(run.model.vocab_size, run.seed, run.packing.lengths);
+  }
   std::unique_ptr<TokenSource> source = OpenDataset(run.data, run.sequence_length, run.seed);
   if (source->vocab_size() > run.model.vocab_size) {
     throw InputError(fmt::format("{}: a vocabulary of {}; expected at most the model's {}",

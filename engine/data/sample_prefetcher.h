@@ -34,6 +34,9 @@ class SamplePrefetcher final : public TokenSource {
 
   /// Throws what reading the sample threw.
   void Sample(int64_t index, std::span<int32_t> tokens) const override;
+  void DocumentBegins(int64_t index, int64_t length, std::vector<int64_t>& begins) const override {
+    source_.DocumentBegins(index, length, begins);
+  }
   int64_t vocab_size() const override { return source_.vocab_size(); }
 
  private:

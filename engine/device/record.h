@@ -49,6 +49,9 @@ enum class OpKind : int {
   kClampBackward,
   kClip,       // numel: scalars
   kAdamW,      // numel
+  kMomentum,   // numel
+  kNormalize,  // numel
+  kQuintic,    // numel
   kAmax,       // numel
   kQuantize,   // rows, columns
   kFp8Scales,  // numel: scales set

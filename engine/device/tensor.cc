@@ -89,4 +89,16 @@ void CopyToHost(const Tensor& tensor, std::span<float> values) {
                  tensor.dtype() == DType::kBf16 ? Bf16ToFloat : F16ToFloat);
 }
 
+void CopyBytesFromHost(Tensor& tensor, std::span<const std::byte> bytes) {
+  TRIMTAB_ASSERT(tensor.bytes() == static_cast<int64_t>(bytes.size()), "copying {} bytes to {} {}",
+                 bytes.size(), Name(tensor.dtype()), tensor.shape().ToString());
+  tensor.device().CopyFromHost(tensor.raw(), bytes.data(), tensor.bytes());
+}
+
+void CopyBytesToHost(const Tensor& tensor, std::span<std::byte> bytes) {
+  TRIMTAB_ASSERT(tensor.bytes() == static_cast<int64_t>(bytes.size()), "copying {} {} to {} bytes",
+                 Name(tensor.dtype()), tensor.shape().ToString(), bytes.size());
+  tensor.device().CopyToHost(bytes.data(), tensor.raw(), tensor.bytes());
+}
+
 }  // namespace trimtab

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -97,5 +98,9 @@ class Tensor {
 void CopyFromHost(Tensor& tensor, std::span<const float> values);
 void CopyFromHost(Tensor& tensor, std::span<const int32_t> values);
 void CopyToHost(const Tensor& tensor, std::span<float> values);
+
+/// Copy what `tensor` stores, whatever its type: as many bytes.
+void CopyBytesFromHost(Tensor& tensor, std::span<const std::byte> bytes);
+void CopyBytesToHost(const Tensor& tensor, std::span<std::byte> bytes);
 
 }  // namespace trimtab

@@ -172,10 +172,7 @@ ServingConfig ResolveServing(ServingConfig config) {
           std::min(config.limits.sequence_length, config.cache_blocks * config.block_size);
     }
   }
-  for (const ServingRule& rule : kRules) {
-    if (rule.holds(config)) continue;
-    throw InfeasibleError(fmt::format("{}: {}", rule.id, rule.message(config)));
-  }
+  RequireAll(ServingRules(), config);
   RequireLegal(RunOf(config));
   if (config.draft.tokens > 0) DraftServing(config);
   if (config.cache_blocks == 0) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "engine/config/legality_rule.h"
 #include "engine/config/run_config.h"
 #include "engine/infer/engine.h"
 #include "engine/ops/packed_gemm.h"
@@ -45,13 +46,9 @@ struct ServingConfig {
   int64_t proposed_tokens() const { return draft.tokens > 0 ? draft.tokens : lookup_tokens; }
 };
 
-/// One rule that a configuration must satisfy, beside those of training (engine/config/rules.h).
-struct ServingRule {
-  const char* id;  // stable, kebab-case
-  const char* description;
-  bool (*holds)(const ServingConfig& config);
-  std::string (*message)(const ServingConfig& config);
-};
+using ServingRule = LegalityRule<ServingConfig>;
+
+/// Returns the rules of serving, beside those of training (engine/config/rules.h).
 std::span<const ServingRule> ServingRules();
 
 /// The configuration with what it leaves open filled in: the longest sequence, the cache's blocks.

@@ -15,9 +15,9 @@ namespace trimtab {
 namespace {
 
 /// The rows of a plan, and those whose logits are asked; of both a multiple of `multiple`. Rows
-/// that fill up are a sequence of their own, which lies in the blocks from `spare_block` on.
+/// that fill up are a segment of their own, which lies in the blocks from `spare_block` on.
 struct PlanRows {
-  std::vector<PagedSequence> sequences;
+  std::vector<PagedSegment> segments;
   std::vector<std::vector<int32_t>> blocks;
   std::vector<int32_t> tokens;
   std::vector<int32_t> outputs;
@@ -26,7 +26,7 @@ struct PlanRows {
     for (const PlannedSequence& each : plan.sequences) {
       const auto first = std::ssize(tokens);
       const auto count = std::ssize(each.tokens);
-      sequences.push_back({first, count, each.first_position});
+      segments.push_back({first, count, each.first_position});
       blocks.push_back(each.blocks);
       tokens.insert(tokens.end(), each.tokens.begin(), each.tokens.end());
       for (int64_t row = count - each.logits; row < count; ++row) {
@@ -35,7 +35,7 @@ struct PlanRows {
     }
     const auto count = std::ssize(tokens);
     if (const int64_t more = RoundUp(count, multiple) - count; more > 0) {
-      sequences.push_back({count, more, 0});
+      segments.push_back({count, more, 0});
       tokens.resize(static_cast<size_t>(count + more));
       auto& spare = blocks.emplace_back(static_cast<size_t>(more));
       std::iota(spare.begin(), spare.end(), static_cast<int32_t>(spare_block));
@@ -113,9 +113,11 @@ ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& p
   store_.buffers().Allocate(device);
   LoadWeights(source);
   const int64_t blocks = config_.cache_blocks + row_multiple() - 1;
-  for (int64_t i = 0; i < model_.chunk().num_layers; ++i) {
-    caches_.push_back(NewLayerCache(device, config_.model, config_.layout.tp, blocks,
-                                    config_.block_size, config_.cache));
+  const ModelChunk& chunk = model_.chunk();
+  for (int64_t i = 0; i < chunk.num_layers; ++i) {
+    const MixerSpec mixer = config_.model.layer(chunk.first_layer + i).mixer;
+    caches_.push_back(
+        NewLayerCache(device, mixer, config_.layout.tp, blocks, config_.block_size, config_.cache));
   }
 }
 
@@ -199,16 +201,16 @@ std::vector<float> ServingModel::Run(const StepPlan& plan) {
 
 std::vector<float> ServingModel::RunPlan(const StepPlan& plan) {
   const PlanRows rows(plan, row_multiple(), config_.cache_blocks);
-  const PagedRows paged =
-      MakePagedRows(device_, rows.sequences, rows.blocks, MemoryTag::kActivations);
+  const RowLayout layout =
+      RowLayout::Paged(device_, rows.segments, rows.blocks, MemoryTag::kActivations);
   ServingPass pass;
-  pass.rows = &paged;
+  pass.rows = &layout;
   pass.caches = caches_;
   const int rank = parallel_.pp_rank;
   if (model_.chunk().embedding) {
     pass.tokens = UploadIds(device_, rows.tokens);
   } else {
-    pass.hidden = context_.New({paged.count() / row_multiple(), run_.model.hidden_size},
+    pass.hidden = context_.New({layout.rows() / row_multiple(), run_.model.hidden_size},
                                MemoryTag::kActivations);
     parallel_.pp->Recv(pass.hidden, rank - 1);
   }

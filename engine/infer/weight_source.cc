@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/hugging_face_reader.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/quantized_weights.h"
 #include "engine/train/checkpointing.h"
 
@@ -19,7 +20,7 @@ class CheckpointWeights final : public WeightSource {
       : reader_(directory, CheckpointParts::kWeights) {}
 
   const ModelConfig& model() const override { return reader_.header().run.model; }
-  void Read(const TensorSlice& slice) const override { reader_.Read(StateKind::kWeight, slice); }
+  void Read(const TensorSlice& slice) const override { reader_.Read(kWeightSlot, slice); }
   const std::map<std::string, std::vector<float>>& buffers() const override {
     return reader_.header().buffers;
   }

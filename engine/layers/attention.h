@@ -1,18 +1,19 @@
-// Causal self-attention: fused projection, clamped if the model says so, norms of query and key
-// heads if it has them, rotary positions, attention.
+// Causal self-attention: fused projection, clamped if its specification says so, norms of queries
+// and keys if it has them, rotary positions, attention.
 #pragma once
 
+#include <optional>
+
 #include "engine/layers/core_attention.h"
+#include "engine/layers/query_key_norms.h"
 
 namespace trimtab {
 
 /// What SelfAttention keeps between Forward and Backward.
 struct SelfAttentionSaved {
   LinearSaved linear_qkv;
-  // [N, (H + 2*KV)*D / tp], undefined where the model has no such step:
-  Tensor projected;  // before it is clamped
-  Tensor unnormed;   // before the norms of heads
-  Tensor head_rstd;  // [N, (H + KV) / tp], of those
+  Tensor projected;  // [N, (H + 2*KV)*D / tp], before it is clamped; where it is
+  QueryKeyNormsSaved norms;
   CoreAttentionSaved core;
 
   bool defined() const { return core.qkv.defined(); }
@@ -22,8 +23,11 @@ struct SelfAttentionSaved {
 
 class SelfAttention {
  public:
+  using Spec = AttentionSpec;
+  using Saved = SelfAttentionSaved;
+
   SelfAttention(ParameterStore& store, const LayerContext& context, const ModuleName& name,
-                const LayerKind& kind);
+                const AttentionSpec& spec);
 
   /// y [rows, C], an activation, from x [rows, C]; plus `residual` [rows, C], where that is
   /// defined.
@@ -34,8 +38,8 @@ class SelfAttention {
     return linear_qkv_.InputTarget(context);
   }
   /// Keeps x again where the norm before it is recomputed.
-  void RecomputeInput(const LayerContext& context, const LinearOperand& x,
-                      SelfAttentionSaved& saved) const {
+  void Recompute(const LayerContext& context, const LinearOperand& x,
+                 SelfAttentionSaved& saved) const {
     linear_qkv_.Keep(context, x, saved.linear_qkv);
   }
   /// Where the op that adds to dy may write its copies too.
@@ -47,20 +51,16 @@ class SelfAttention {
                   bool accumulate) const;
 
  private:
-  /// The norms of query and key heads: qkv becomes saved.unnormed, its result qkv; and dqkv, in
-  /// place, the gradient of saved.unnormed.
-  void HeadNormsForward(const LayerContext& context, SelfAttentionSaved& saved) const;
-  void HeadNormsBackward(const LayerContext& context, const SelfAttentionSaved& saved, Tensor& dqkv,
-                         bool accumulate) const;
-
   /// Whether the gradient of qkv, turned back, is that of the projection, and nothing else reads
   /// it.
-  bool TurnsIntoFp8(const LayerContext& context) const;
+  bool TurnsIntoFp8() const;
+
+  const AttentionSpec& spec() const { return core_.spec(); }
+  float clip() const { return static_cast<float>(spec().qkv_clip); }
 
   ColumnParallelLinear linear_qkv_;
   CoreAttention core_;
-  Parameter* query_norm_ = nullptr;
-  Parameter* key_norm_ = nullptr;
+  std::optional<QueryKeyNorms> norms_;
 };
 
 }  // namespace trimtab

@@ -164,9 +164,15 @@ Tensor VisitGatheredBackward(const LayerContext& context, const AttentionShape& 
 /// Of the keys of `source`, those that this rank's queries see.
 std::vector<AttentionBlock> BlocksOf(const LayerContext& context, const AttentionShape& shape,
                                      int source) {
-  return VisibleBlocks(context.parallel.cp->size(), context.parallel.cp_rank, source,
-                       shape.sequence / 2,
-                       /*by_distance=*/shape.scores.window > 0 || shape.scores.alibi_heads > 0);
+  return VisibleBlocks(context.parallel.cp_rank, source, shape.rows.sequence / 2,
+                       /*by_distance=*/shape.scores.window > 0 || shape.scores.alibi_heads > 0 ||
+                           context.masks_documents());
+}
+
+/// Returns the layout of the keys of rank `source`.
+RowLayout KeysOf(const LayerContext& context, int source) {
+  return RowLayout::ZigZag(context.micro_batch, context.sequence, context.parallel.layout.cp,
+                           source);
 }
 
 bool OnRing(const LayerContext& context) {
@@ -175,19 +181,16 @@ bool OnRing(const LayerContext& context) {
 
 }  // namespace
 
-std::vector<AttentionBlock> VisibleBlocks(int ranks, int rank, int source, int64_t run,
-                                          bool by_distance) {
+std::vector<AttentionBlock> VisibleBlocks(int rank, int source, int64_t run, bool by_distance) {
   // A rank's tokens are in the order of their positions.
   if (source == rank && !by_distance) return {{.query = 0, .key = 0, .size = 2 * run}};
   // Its second run comes after the first one of every rank...
-  const AttentionBlock second = {
-      .query = run, .key = 0, .size = run, .ahead = (2 * ranks - 1 - rank - source) * run};
+  const AttentionBlock second = {.query = run, .key = 0, .size = run};
   if (source == rank) return {second, {.size = run}, {.query = run, .key = run, .size = run}};
   // ... and after the second one of those with a higher number; its first run after the first one
   // of those with a lower.
   const int64_t other = source < rank ? 0 : run;
-  return {second,
-          {.query = other, .key = other, .size = run, .ahead = std::abs(rank - source) * run}};
+  return {second, {.query = other, .key = other, .size = run}};
 }
 
 void ContextAttentionForward(const LayerContext& context, const AttentionShape& shape,
@@ -197,7 +200,7 @@ void ContextAttentionForward(const LayerContext& context, const AttentionShape& 
   Fill(log_sum_exp, -std::numeric_limits<float>::infinity());
   const Visit visit = [&](int source, const Tensor& kv) {
     for (const AttentionBlock& block : BlocksOf(context, shape, source)) {
-      AttentionBlockForward(shape, block, qkv, kv, sum, log_sum_exp);
+      AttentionBlockForward(shape, KeysOf(context, source), block, qkv, kv, sum, log_sum_exp);
     }
   };
   if (OnRing(context)) {
@@ -215,7 +218,8 @@ void ContextAttentionBackward(const LayerContext& context, const AttentionShape&
   Fill(dquery, 0.0f);
   const VisitBackward visit = [&](int source, const Tensor& kv, Tensor& dkv) {
     for (const AttentionBlock& block : BlocksOf(context, shape, source)) {
-      AttentionBlockBackward(shape, block, qkv, kv, out, log_sum_exp, dout, dquery, dkv);
+      AttentionBlockBackward(shape, KeysOf(context, source), block, qkv, kv, out, log_sum_exp, dout,
+                             dquery, dkv);
     }
   };
   const Tensor dkv = OnRing(context) ? VisitRingBackward(context, shape, qkv, visit)

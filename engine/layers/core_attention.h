@@ -2,6 +2,7 @@
 // what all kinds of self-attention end with.
 #pragma once
 
+#include "engine/config/layer_spec.h"
 #include "engine/layers/linear.h"
 #include "engine/ops/attention.h"
 
@@ -18,10 +19,12 @@ struct CoreAttentionSaved {
 
 class CoreAttention {
  public:
-  /// `name` is that of the attention: declares NAME.linear_proj, and NAME.softmax_offset if the
-  /// model has sinks.
+  /// `name` is that of the attention: declares NAME.linear_proj, and NAME.softmax_offset if it has
+  /// sinks.
   CoreAttention(ParameterStore& store, const LayerContext& context, const ModuleName& name,
-                const LayerKind& kind);
+                const AttentionSpec& spec);
+
+  const AttentionSpec& spec() const { return spec_; }
 
   /// Of a micro batch on this rank.
   AttentionShape ShapeOf(const LayerContext& context) const;
@@ -42,12 +45,9 @@ class CoreAttention {
   /// saved.out and saved.log_sum_exp from saved.qkv.
   void Attend(const LayerContext& context, CoreAttentionSaved& saved) const;
 
-  LayerKind kind_;
+  AttentionSpec spec_;
   RowParallelLinear linear_proj_;
   Parameter* sinks_ = nullptr;
 };
-
-/// How the model turns queries and keys by their positions.
-Rotary RotaryOf(const ModelConfig& model);
 
 }  // namespace trimtab

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "engine/config/layer_spec.h"
 #include "engine/layers/layer_context.h"
 #include "engine/layers/norm.h"
 #include "engine/layers/parameter.h"
@@ -23,7 +24,7 @@ class Embedding {
  public:
   /// Declares the token table in a unit of its own, since a head may share it, and a unit of the
   /// rest.
-  Embedding(ParameterStore& store, const LayerContext& context);
+  Embedding(ParameterStore& store, const LayerContext& context, const EmbeddingSpec& spec);
 
   /// x [rows, C], an activation, from tokens [N] (int32).
   Tensor Forward(const LayerContext& context, const Tensor& tokens, EmbeddingSaved& saved) const;
@@ -40,6 +41,7 @@ class Embedding {
   int64_t vocab_start() const { return vocab_start_; }
 
  private:
+  EmbeddingSpec spec_;
   Parameter* tokens_ = nullptr;
   Parameter* positions_ = nullptr;
   std::optional<ReplicatedLinear> projection_;  // of a table that is not as wide as the model
@@ -55,6 +57,6 @@ inline constexpr char kTokenTable[] = "embedding.word_embeddings.weight";
 /// are zero.
 enum class VocabTable { kEmbedding, kOutput, kOutputDuplicate };
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const ModuleName& name, VocabTable use);
+                             const ModuleName& name, const VocabSpec& spec, VocabTable use);
 
 }  // namespace trimtab

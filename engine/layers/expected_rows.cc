@@ -25,13 +25,14 @@ void AddInTurn(const MoeConfig& moe, int64_t first, int64_t count, std::vector<i
 
 /// Makes the rows of this rank's experts so many times as many, at the cost of the others'.
 void FillOwnExperts(const LayerContext& context, std::vector<int64_t>& rows) {
-  const int64_t own = context.model.moe.num_experts / context.parallel.layout.ep;
+  const int64_t experts = std::ssize(rows);
+  const int64_t own = experts / context.parallel.layout.ep;
   const auto begin = rows.begin() + context.parallel.ep_rank * own;
   const int64_t mean = std::accumulate(begin, begin + own, int64_t{0});
   const double more = (context.routing.imbalance_factor - 1) * static_cast<double>(mean);
   int64_t wanted = std::llround(more);
   if (wanted == 0) return;
-  int64_t others = context.model.moe.num_experts - own;
+  int64_t others = experts - own;
   int64_t moved = 0;
   for (auto each = rows.begin(); each != rows.end() && others > 0; ++each) {
     if (each >= begin && each < begin + own) continue;
@@ -49,25 +50,22 @@ void FillOwnExperts(const LayerContext& context, std::vector<int64_t>& rows) {
 
 }  // namespace
 
-int64_t PaddedRows(const LayerContext& context) {
-  const MoeConfig& moe = context.model.moe;
+int64_t PaddedRows(const LayerContext& context, const MoeConfig& moe) {
   if (!moe.pad_to_capacity) return 0;
-  const int64_t share = context.positions().sequence;
+  const int64_t share = context.sequence / context.parallel.layout.cp;
   const int64_t taken = context.micro_batch * std::min(moe.capacity(context.sequence), share);
   return std::min(taken, context.rows());
 }
 
-bool RowsAreKnown(const LayerContext& context) {
-  const MoeConfig& moe = context.model.moe;
+bool RowsAreKnown(const LayerContext& context, const MoeConfig& moe) {
   const int64_t in_turn = CeilDiv(moe.router_topk * context.sequence, moe.num_experts);
-  return PaddedRows(context) > 0 ||
+  return PaddedRows(context, moe) > 0 ||
          (context.routing.force_balance && moe.capacity(context.sequence) >= in_turn);
 }
 
-std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
-  const MoeConfig& moe = context.model.moe;
+std::vector<int64_t> ExpectedRows(const LayerContext& context, const MoeConfig& moe, int rank) {
   const auto experts = static_cast<size_t>(moe.num_experts);
-  if (const int64_t padded = PaddedRows(context); padded > 0) {
+  if (const int64_t padded = PaddedRows(context, moe); padded > 0) {
     return std::vector<int64_t>(experts, padded);
   }
   const RankPlace place = PlaceOf(context.parallel.layout, rank);
@@ -77,17 +75,17 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
     AddInTurn(moe, begin, context.rows(), rows);
     FillOwnExperts(context, rows);
   } else {
-    const Positions positions =
-        Positions::ZigZag(context.sequence, context.parallel.layout.cp, place.cp);
+    const RowLayout held =
+        RowLayout::ZigZag(1, context.sequence, context.parallel.layout.cp, place.cp);
     for (int64_t b = 0; b < context.micro_batch; ++b) {
       // The two runs of positions that the rank has of a sequence.
       for (const bool second : {false, true}) {
-        const int64_t run = second ? positions.run : 0;
-        const int64_t size = second ? positions.sequence - positions.run : positions.run;
-        const int64_t row = b * positions.sequence + run;
+        const int64_t run = second ? held.run : 0;
+        const int64_t size = second ? held.sequence - held.run : held.run;
+        const int64_t row = b * held.sequence + run;
         const int64_t first = std::max(begin, row);
         const int64_t count = std::min(begin + context.rows(), row + size) - first;
-        if (count > 0) AddInTurn(moe, positions.of(run + first - row), count, rows);
+        if (count > 0) AddInTurn(moe, held.offset(run + first - row), count, rows);
       }
     }
   }
@@ -96,11 +94,11 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
   return rows;
 }
 
-RankRows ExpectedRows(const LayerContext& context, const std::vector<int>& ranks) {
+RankRows ExpectedRows(const LayerContext& context, const MoeConfig& moe,
+                      const std::vector<int>& ranks) {
   // Which tokens a rank has follows from its places along tp and cp, and where they do not choose
   // in turn, only how many matter: many ranks have as many; all, where that is as many for each
   // expert.
-  const MoeConfig& moe = context.model.moe;
   const bool even =
       !context.routing.force_balance && context.rows() * moe.router_topk % moe.num_experts == 0;
   std::map<std::pair<int, int>, size_t> kind_at;
@@ -110,7 +108,7 @@ RankRows ExpectedRows(const LayerContext& context, const std::vector<int>& ranks
     const int cp = context.routing.force_balance ? place.cp : 0;
     const auto [known, is_new] = kind_at.try_emplace({place.tp, cp});
     if (is_new) {
-      known->second = rows.Add(ExpectedRows(context, rank));
+      known->second = rows.Add(ExpectedRows(context, moe, rank));
     } else {
       rows.AddLike(known->second);
     }

@@ -103,6 +103,7 @@ GroupedProducts::Backward::Backward(const GroupedProducts& products, const Layer
 
 void GroupedProducts::Backward::WeightGradient(const LayerContext& context,
                                                const LinearSaved& saved, bool accumulate) const {
+  if (!products_->weight_->spec.trainable) return;
   if (context.deferred == nullptr) return MakeWeightGradient(context, saved, accumulate);
   Backward part = *this;
   if (products_->fp8()) part.dy_ = {};

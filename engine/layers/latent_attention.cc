@@ -9,9 +9,9 @@ namespace trimtab {
 
 NormedProjection::NormedProjection(ParameterStore& store, const LayerContext& context,
                                    const ModuleName& norm_name, const ModuleName& up_name,
-                                   int64_t rank, int64_t out)
-    : norm_(store, context, norm_name, rank),
-      up_(store, context, up_name, rank, {out}, /*bias=*/false) {}
+                                   const AttentionSpec& spec, int64_t rank, int64_t out)
+    : norm_(store, norm_name, spec.norm, rank),
+      up_(store, context, up_name, rank, {out}, /*bias=*/false, spec.init_std) {}
 
 Tensor NormedProjection::Forward(const LayerContext& context, Tensor compressed,
                                  NormedProjectionSaved& saved) const {
@@ -35,30 +35,28 @@ Tensor NormedProjection::Backward(const LayerContext& context, const NormedProje
 }
 
 LatentAttention::LatentAttention(ParameterStore& store, const LayerContext& context,
-                                 const ModuleName& name, const LayerKind& kind)
-    : key_value_down_(store, context, name + ".linear_kv_down_proj.weight", "",
-                      context.model.hidden_size,
-                      context.model.latent.kv_lora_rank + context.model.latent.qk_rope_head_dim),
-      key_value_up_(store, context, name + ".kv_layernorm", name + ".linear_kv_up_proj",
-                    context.model.latent.kv_lora_rank,
-                    context.model.num_heads *
-                        (context.model.latent.qk_nope_head_dim + context.model.latent.v_head_dim)),
-      core_(store, context, name, kind) {
-  const ModelConfig& model = context.model;
+                                 const ModuleName& name, const LatentSpec& spec)
+    : latent_(spec.latent),
+      key_value_down_(store, name + ".linear_kv_down_proj.weight", "", spec.heads.hidden_size,
+                      latent_.kv_lora_rank + latent_.qk_rope_head_dim, spec.heads.init_std),
+      key_value_up_(store, context, name + ".kv_layernorm", name + ".linear_kv_up_proj", spec.heads,
+                    latent_.kv_lora_rank,
+                    spec.heads.heads * (latent_.qk_nope_head_dim + latent_.v_head_dim)),
+      core_(store, context, name, spec.heads) {
   ParameterSpec& up = key_value_up_.weight().spec;
-  up.multiplied = model.num_heads / context.tp();
-  up.absorbed_rows = model.latent.qk_nope_head_dim;
-  const int64_t queries = model.num_heads * model.head_size();
-  const int64_t rank = model.latent.q_lora_rank;
+  up.multiplied = spec.heads.heads / context.tp();
+  up.absorbed_rows = latent_.qk_nope_head_dim;
+  const int64_t queries = spec.heads.heads * spec.heads.head_size;
+  const int64_t rank = latent_.q_lora_rank;
   if (rank == 0) {
-    linear_q_.emplace(store, context, name + ".linear_q_proj", model.hidden_size,
-                      RowBlocks{queries}, /*bias=*/false);
+    linear_q_.emplace(store, context, name + ".linear_q_proj", spec.heads.hidden_size,
+                      RowBlocks{queries}, /*bias=*/false, spec.heads.init_std);
     return;
   }
-  query_down_.emplace(store, context, name + ".linear_q_down_proj.weight", "", model.hidden_size,
-                      rank);
-  query_up_.emplace(store, context, name + ".q_layernorm", name + ".linear_q_up_proj", rank,
-                    queries);
+  query_down_.emplace(store, name + ".linear_q_down_proj.weight", "", spec.heads.hidden_size, rank,
+                      spec.heads.init_std);
+  query_up_.emplace(store, context, name + ".q_layernorm", name + ".linear_q_up_proj", spec.heads,
+                    rank, queries);
 }
 
 Tensor LatentAttention::Queries(const LayerContext& context, const LinearOperand& x,
@@ -72,8 +70,8 @@ Tensor LatentAttention::Queries(const LayerContext& context, const LinearOperand
 
 void LatentAttention::Compress(const LayerContext& context, const LinearOperand& x,
                                Tensor& compressed, Tensor& turning) const {
-  const int64_t rank = context.model.latent.kv_lora_rank;
-  const int64_t rotary = context.model.latent.qk_rope_head_dim;
+  const int64_t rank = latent_.kv_lora_rank;
+  const int64_t rotary = latent_.qk_rope_head_dim;
   const int64_t rows = x.matrix.dim(0);
   compressed = context.New({rows, rank}, MemoryTag::kActivations);
   turning = context.New({rows, rotary}, MemoryTag::kWorkspace);
@@ -92,8 +90,8 @@ void LatentAttention::MakeHeads(const LayerContext& context, const LinearOperand
   Compress(context, x, compressed, turning);
   const Tensor key_value = key_value_up_.Forward(context, std::move(compressed), saved.key_value);
   saved.core.qkv = context.New({shape.tokens(), shape.qkv_size()}, MemoryTag::kActivations);
-  JoinHeads(shape, context.positions(), RotaryOf(context.model), query, key_value,
-            GatherRows(context, turning), saved.core.qkv);
+  JoinHeads(shape, *core_.spec().rotary, query, key_value, GatherRows(context, turning),
+            saved.core.qkv);
 }
 
 Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand& x,
@@ -104,8 +102,8 @@ Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand
   return core_.Forward(context, saved.core, residual);
 }
 
-void LatentAttention::RecomputeInput(const LayerContext& context, const LinearOperand& x,
-                                     LatentAttentionSaved& saved) const {
+void LatentAttention::Recompute(const LayerContext& context, const LinearOperand& x,
+                                LatentAttentionSaved& saved) const {
   saved.input = x.matrix;
   if (linear_q_) linear_q_->Keep(context, x, saved.linear_q);
 }
@@ -124,8 +122,8 @@ Tensor LatentAttention::QueriesBackward(const LayerContext& context,
 Tensor LatentAttention::Backward(const LayerContext& context, LatentAttentionSaved& saved,
                                  LinearOperand dy, bool accumulate) const {
   const AttentionShape shape = core_.ShapeOf(context);
-  const int64_t rank = context.model.latent.kv_lora_rank;
-  const int64_t rotary = context.model.latent.qk_rope_head_dim;
+  const int64_t rank = latent_.kv_lora_rank;
+  const int64_t rotary = latent_.qk_rope_head_dim;
   Tensor dx;
   Tensor dkey_value;
   Tensor dturning;
@@ -136,8 +134,7 @@ Tensor LatentAttention::Backward(const LayerContext& context, LatentAttentionSav
       dquery = context.New({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
       dkey_value = context.New(JoinedKeyValueShape(shape, rotary), MemoryTag::kWorkspace);
       dturning = context.New({shape.tokens(), rotary}, MemoryTag::kWorkspace);
-      JoinHeadsBackward(shape, context.positions(), RotaryOf(context.model), dqkv, dquery,
-                        dkey_value, dturning);
+      JoinHeadsBackward(shape, *core_.spec().rotary, dqkv, dquery, dkey_value, dturning);
     }
     dx = QueriesBackward(context, saved, dquery, accumulate);
   }

@@ -25,7 +25,7 @@ struct NormedProjectionSaved {
 class NormedProjection {
  public:
   NormedProjection(ParameterStore& store, const LayerContext& context, const ModuleName& norm_name,
-                   const ModuleName& up_name, int64_t rank, int64_t out);
+                   const ModuleName& up_name, const AttentionSpec& spec, int64_t rank, int64_t out);
 
   /// y [N, out / tp], transient, from what is moved to saved.compressed [rows, rank].
   Tensor Forward(const LayerContext& context, Tensor compressed,
@@ -62,8 +62,11 @@ struct LatentAttentionSaved {
 /// As SelfAttention, of a model whose attention is latent.
 class LatentAttention {
  public:
+  using Spec = LatentSpec;
+  using Saved = LatentAttentionSaved;
+
   LatentAttention(ParameterStore& store, const LayerContext& context, const ModuleName& name,
-                  const LayerKind& kind);
+                  const LatentSpec& spec);
 
   /// y [rows, C], an activation, from x [rows, C]; plus `residual` [rows, C], where that is
   /// defined.
@@ -72,8 +75,8 @@ class LatentAttention {
   /// x is stored: two projections read it.
   std::optional<Fp8Target> InputTarget(const LayerContext&) const { return {}; }
   /// Keeps x again where the norm before it is recomputed.
-  void RecomputeInput(const LayerContext& context, const LinearOperand& x,
-                      LatentAttentionSaved& saved) const;
+  void Recompute(const LayerContext& context, const LinearOperand& x,
+                 LatentAttentionSaved& saved) const;
   /// As of SelfAttention.
   std::optional<Fp8Target> GradientTarget(const LayerContext& context) const {
     return core_.GradientTarget(context);
@@ -99,6 +102,7 @@ class LatentAttention {
   Tensor QueriesBackward(const LayerContext& context, const LatentAttentionSaved& saved,
                          const Tensor& dquery, bool accumulate) const;
 
+  LatentConfig latent_;
   // Either the first, or the next two.
   std::optional<ColumnParallelLinear> linear_q_;
   std::optional<ReplicatedLinear> query_down_;

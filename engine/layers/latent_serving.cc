@@ -72,9 +72,9 @@ Tensor MultiplyHeads(const LayerContext& context, const Tensor& rows, const Pack
 
 Tensor LatentAttention::Serve(const LayerContext& context, const LinearOperand& x,
                               const Tensor& residual) const {
-  const int64_t rank = context.model.latent.kv_lora_rank;
-  const int64_t fixed = context.model.latent.qk_nope_head_dim;
-  const int64_t turns = context.model.latent.qk_rope_head_dim;
+  const int64_t rank = latent_.kv_lora_rank;
+  const int64_t fixed = latent_.qk_nope_head_dim;
+  const int64_t turns = latent_.qk_rope_head_dim;
   AttentionShape shape = core_.ShapeOf(context);
   const int64_t tokens = shape.tokens();
   const int64_t heads = shape.heads;
@@ -109,10 +109,10 @@ Tensor LatentAttention::Serve(const LayerContext& context, const LinearOperand& 
     CopyColumns(GatherRows(context, key_value_up_.Normed(context, compressed)), 0, qkv, key + turns,
                 rank);
   }
-  Rope(shape, context.positions(), RotaryOf(context.model), /*inverse=*/false, qkv);
-  StoreKv(shape, *context.paged, qkv, *context.cache);
+  Rope(shape, *core_.spec().rotary, /*inverse=*/false, qkv);
+  StoreKv(shape, qkv, *context.cache);
   Tensor sums = context.New({tokens, shape.out_size()}, MemoryTag::kWorkspace);
-  PagedAttention(shape, *context.paged, qkv, *context.cache, /*sinks=*/{}, sums);
+  PagedAttention(shape, qkv, *context.cache, /*sinks=*/{}, sums);
   const Tensor values = MultiplyHeads(
       context, Reordered(context, sums.Reshape({tokens * heads, rank}), order.by_head), up.packed);
   return core_.Project(

@@ -7,18 +7,20 @@
 #include <vector>
 
 #include "engine/comm/parallel_context.h"
-#include "engine/config/model_config.h"
+#include "engine/config/moe_config.h"
+#include "engine/config/packing_config.h"
 #include "engine/config/precision.h"
 #include "engine/config/recompute.h"
 #include "engine/device/tensor.h"
 #include "engine/ops/paged_attention.h"
-#include "engine/ops/positions.h"
+#include "engine/ops/row_layout.h"
 
 namespace trimtab {
 
 class Fp8State;
 class LinearObserver;
 struct LayerContext;
+struct ModelConfig;
 
 /// Weight gradients that a backward pass has put off: each adds to its gradient, or overwrites it
 /// when not `accumulate`. Keeps the tensors it is the product of.
@@ -28,18 +30,22 @@ using DeferredGradients =
 struct LayerContext {
   Device& device;
   const ParallelContext& parallel;
-  const ModelConfig& model;
-  int64_t micro_batch = 0;  // B of one micro batch
-  int64_t sequence = 0;     // T, of which context-parallel ranks have a share each
+  const ModelConfig& model;  // what a model makes its layers' specifications of; layers read those
+  int64_t micro_batch = 0;   // B of one micro batch
+  int64_t sequence = 0;      // T, of which context-parallel ranks have a share each
   TrainingTypes types{};
   RoutingConfig routing{};             // with experts
   Fp8State* fp8 = nullptr;             // scales and weights in fp8; set when types.fp8
   LinearObserver* observer = nullptr;  // sees what linear layers multiply; nullptr = nobody
   // Where linear layers put off their weights' gradients; nullptr = they make them at once.
   DeferredGradients* deferred = nullptr;
+  // How sequences hold documents; nullptr = each is one document.
+  const PackingConfig* packing = nullptr;
+  // [N] int32: the positions of this pass's rows in their documents; where those are masked.
+  Tensor positions{};
   // Serving: the rows of this pass, which then has one "sequence" of all of them, and where the
   // layer's attention keeps keys and values; nullptr in training.
-  const PagedRows* paged = nullptr;
+  const RowLayout* paged = nullptr;
   const PagedCache* cache = nullptr;
   // [1]: gradients are those of this times the sum over tokens of their losses. In backward passes.
   Tensor gradient_scale{};
@@ -51,10 +57,15 @@ struct LayerContext {
     return tp() == 1 || observer != nullptr ? 1 : parallel.layout.tp_overlap_chunks;
   }
   bool sequence_parallel() const { return parallel.layout.sequence_parallel && tp() > 1; }
-  /// The positions of each sequence that this rank has; in serving, of each row.
-  Positions positions() const {
-    if (paged != nullptr) return paged->ListedPositions();
-    return Positions::ZigZag(sequence, parallel.layout.cp, parallel.cp_rank);
+  /// Returns true if attention is masked by document.
+  bool masks_documents() const { return packing != nullptr && packing->masks_documents(); }
+  /// Returns what the rows of this pass are on this rank.
+  RowLayout row_layout() const {
+    if (paged != nullptr) return *paged;
+    RowLayout layout =
+        RowLayout::ZigZag(micro_batch, sequence, parallel.layout.cp, parallel.cp_rank);
+    layout.positions = positions;
+    return layout;
   }
   /// N = B * T / cp, the rows of activations inside attention and MLP.
   int64_t tokens() const { return micro_batch * sequence / parallel.layout.cp; }

@@ -46,11 +46,11 @@ ParameterSpec ColumnSpec(const LayerContext& context, const ModuleName& name, in
 /// The [out / tp, in] weight of a column-parallel layer.
 Parameter& DeclareColumnWeight(ParameterStore& store, const LayerContext& context,
                                const ModuleName& name, int64_t in, const RowBlocks& output_blocks,
-                               int64_t copies) {
+                               double init_std, int64_t copies) {
   ParameterSpec spec = ColumnSpec(context, name + ".weight", in, output_blocks, copies);
   spec.multiplied = 1;
   spec.init = InitKind::kNormal;
-  spec.init_std = context.model.init_std;
+  spec.init_std = init_std;
   return store.Declare(std::move(spec));
 }
 
@@ -67,11 +67,16 @@ Parameter& DeclareRowWeight(ParameterStore& store, const LayerContext& context,
        .partition = ColumnPartition(out, in, context.tp(), context.parallel.tp_rank)});
 }
 
-/// The bias of a layer, if it has one, where its gradient is made beside the weight's: both are
-/// made at once, and in 16 bits or more.
+bool IsTrained(const Parameter* parameter) {
+  return parameter != nullptr && parameter->spec.trainable;
+}
+
+/// The bias of a layer, if it has one and trains it, where its gradient is made beside the
+/// weight's: both are made at once, and in 16 bits or more.
 Parameter* BiasBeside(const LayerContext& context, const LinearProducts& products,
                       Parameter* bias) {
-  return context.deferred == nullptr && !products.fp8() ? bias : nullptr;
+  const bool beside = context.deferred == nullptr && !products.fp8() && products.trainable();
+  return beside && IsTrained(bias) ? bias : nullptr;
 }
 
 }  // namespace
@@ -79,8 +84,9 @@ Parameter* BiasBeside(const LayerContext& context, const LinearProducts& product
 ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerContext& context,
                                            const ModuleName& name, int64_t in,
                                            const RowBlocks& output_blocks, bool bias,
-                                           int64_t copies)
-    : products_(context, DeclareColumnWeight(store, context, name, in, output_blocks, copies),
+                                           double init_std, int64_t copies)
+    : products_(context,
+                DeclareColumnWeight(store, context, name, in, output_blocks, init_std, copies),
                 /*input_sharded=*/false) {
   if (!bias) return;
   ParameterSpec spec = ColumnSpec(context, name + ".bias", 1, output_blocks, copies);
@@ -117,7 +123,7 @@ Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearS
                                       LinearOperand dy, bool accumulate) const {
   const bool written = dy.fp8.rows.defined();
   const bool beside = BiasBeside(context, products_, bias_) != nullptr;
-  if (bias_ != nullptr && !written && !beside) {
+  if (IsTrained(bias_) && !written && !beside) {
     BiasBackward(dy.matrix, bias_->gradient, accumulate);
   }
   if (context.tp_chunks() > 1) return BackwardInChunks(context, saved, dy.matrix, accumulate);
@@ -143,7 +149,7 @@ Tensor ColumnParallelLinear::BackwardInChunks(const LayerContext& context, const
   // The whole input arrives while the gradient of the shard is made and summed.
   Tensor input = saved.input;
   CommHandle gather;
-  if (context.deferred == nullptr && context.sequence_parallel()) {
+  if (context.deferred == nullptr && context.sequence_parallel() && products_.trainable()) {
     input = context.New({context.tokens(), weight().spec.columns}, MemoryTag::kWorkspace);
     gather = context.parallel.tp->AllGatherAsync(saved.input, input);
   }
@@ -152,11 +158,11 @@ Tensor ColumnParallelLinear::BackwardInChunks(const LayerContext& context, const
                         products_.MultiplyBack(context, CollectRows(context, dy, chunk), partial);
                       });
   gather.Wait();
-  if (context.deferred == nullptr) {
+  if (context.deferred != nullptr) {
+    Defer(context, backward, saved);
+  } else if (products_.trainable()) {
     backward.WeightGradient(context, saved, input, accumulate,
                             BiasBeside(context, products_, bias_));
-  } else {
-    Defer(context, backward, saved);
   }
   return dx.Take();
 }
@@ -164,6 +170,7 @@ Tensor ColumnParallelLinear::BackwardInChunks(const LayerContext& context, const
 void ColumnParallelLinear::Defer(const LayerContext& context,
                                  const LinearProducts::Backward& backward,
                                  const LinearSaved& saved) const {
+  if (!products_.trainable()) return;
   context.deferred->push_back(
       [this, part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
         WeightGradient(later, part, saved, add, /*bias=*/nullptr);
@@ -174,6 +181,7 @@ void ColumnParallelLinear::WeightGradient(const LayerContext& context,
                                           const LinearProducts::Backward& backward,
                                           const LinearSaved& saved, bool accumulate,
                                           Parameter* bias) const {
+  if (!products_.trainable()) return;
   const Tensor full = products_.NeedsInput(saved) ? GatherRows(context, saved.input) : Tensor();
   backward.WeightGradient(context, saved, full, accumulate, bias);
 }
@@ -239,25 +247,31 @@ Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSave
   // With sequence parallelism the weight's gradient is that of all rows, the bias's of a shard's.
   Parameter* const beside =
       context.sequence_parallel() ? nullptr : BiasBeside(context, products_, bias_);
-  if (bias_ != nullptr && beside == nullptr) BiasBackward(dy, bias_->gradient, accumulate);
+  if (IsTrained(bias_) && beside == nullptr) BiasBackward(dy, bias_->gradient, accumulate);
   const int64_t in = products_.weight().spec.columns;
   if (GathersInChunks(context)) {
     TRIMTAB_ASSERT(!gelu_of.defined(), "{} is multiplied in chunks, without gelu",
                    products_.weight().spec.name);
-    Tensor full = context.New({context.tokens(), dy.dim(1)}, MemoryTag::kWorkspace);
+    // For the weight's gradient.
+    Tensor full;
+    if (products_.trainable()) {
+      full = context.New({context.tokens(), dy.dim(1)}, MemoryTag::kWorkspace);
+    }
     Tensor dx = context.New({context.tokens(), in}, MemoryTag::kWorkspace);
     GatherInChunks(context, dy, [&](const Tensor& rows, const RowChunk& chunk) {
-      SpreadRows(rows, chunk, full);
+      if (full.defined()) SpreadRows(rows, chunk, full);
       Tensor product = context.New({chunk.count(), in}, MemoryTag::kWorkspace);
       products_.MultiplyBack(context, rows, product);
       SpreadRows(product, chunk, dx);
     });
+    if (!full.defined()) return dx;
     WeightGradient(context, LinearProducts::Backward(products_, context, full), saved, accumulate,
                    beside);
     return dx;
   }
   Tensor full = GatherRows(context, dy);
-  if (context.deferred != nullptr && !context.sequence_parallel() && !products_.fp8()) {
+  const bool deferred = context.deferred != nullptr && products_.trainable();
+  if (deferred && !context.sequence_parallel() && !products_.fp8()) {
     full = context.New(dy.shape(), MemoryTag::kActivations);
     Copy(dy, full);
   }
@@ -274,6 +288,7 @@ void RowParallelLinear::WeightGradient(const LayerContext& context,
                                        const LinearProducts::Backward& backward,
                                        const LinearSaved& saved, bool accumulate,
                                        Parameter* bias) const {
+  if (!products_.trainable()) return;
   if (context.deferred == nullptr) {
     return backward.WeightGradient(context, saved, saved.input, accumulate, bias);
   }

@@ -34,7 +34,8 @@ class ColumnParallelLinear {
   /// its own; of those after the first, `copies` neighbouring ranks have the same. `bias` declares
   /// one.
   ColumnParallelLinear(ParameterStore& store, const LayerContext& context, const ModuleName& name,
-                       int64_t in, const RowBlocks& output_blocks, bool bias, int64_t copies = 1);
+                       int64_t in, const RowBlocks& output_blocks, bool bias, double init_std,
+                       int64_t copies = 1);
   /// The output projection over `weight`, a [out / tp, in] parameter declared elsewhere: no bias,
   /// never fp8.
   explicit ColumnParallelLinear(Parameter& weight) : products_(weight) {}

@@ -59,6 +59,8 @@ class LinearProducts {
   explicit LinearProducts(Parameter& weight) : weight_(&weight) {}
 
   Parameter& weight() const { return *weight_; }
+  /// Whether the weight has a gradient.
+  bool trainable() const { return weight_->spec.trainable; }
 
   /// Where a fused op may write x [N, in], or dy [N, out], itself; empty where it must be stored.
   /// An op that cannot be repeated must not ask for one in a run's first step (Fp8State::Write).
@@ -99,9 +101,9 @@ class LinearProducts {
     Backward(const LinearProducts& products, const LayerContext& context, const Tensor& dy);
     /// From the copies of a GradientTarget.
     Backward(const LinearProducts& products, Fp8Output dy);
-    /// Adds to the weight's gradient, or overwrites it when not `accumulate`. `x` is the gathered
-    /// input where NeedsInput, else undefined. Likewise the gradient of `bias`, which may be null;
-    /// not in fp8.
+    /// Of a weight that is trained. Adds to its gradient, or overwrites it when not `accumulate`.
+    /// `x` is the gathered input where NeedsInput, else undefined. Likewise the gradient of `bias`,
+    /// which may be null; not in fp8.
     void WeightGradient(const LayerContext& context, const LinearSaved& saved, const Tensor& x,
                         bool accumulate, Parameter* bias = nullptr) const;
     /// What WeightGradient alone needs of this.

@@ -12,29 +12,30 @@ namespace trimtab {
 namespace {
 
 /// The table that the head shares with the embedding; nullptr without one.
-Parameter* TiedTable(ParameterStore& store, const LayerContext& context,
+Parameter* TiedTable(ParameterStore& store, const LayerContext& context, const HeadSpec& spec,
                      const Embedding* embedding) {
-  if (!context.model.tied_embeddings) return nullptr;
+  if (!spec.tied) return nullptr;
   if (embedding != nullptr) return &embedding->token_table();
-  return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable, VocabTable::kOutputDuplicate);
+  return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable, spec.table,
+                            VocabTable::kOutputDuplicate);
 }
 
-SoftCap SoftCapOf(const ModelConfig& model) {
-  return {.scale = static_cast<float>(model.logit_scale),
-          .cap = static_cast<float>(model.logit_soft_cap)};
+SoftCap SoftCapOf(const HeadSpec& spec) {
+  return {.scale = static_cast<float>(spec.logit_scale),
+          .cap = static_cast<float>(spec.logit_soft_cap)};
 }
 
 /// The layers before the table, in models that have them.
-std::optional<Norm> FinalNorm(ParameterStore& store, const LayerContext& context) {
-  if (!context.model.final_norm) return std::nullopt;
-  return std::optional<Norm>(std::in_place, store, context, "decoder.final_layernorm");
+std::optional<Norm> FinalNorm(ParameterStore& store, const HeadSpec& spec) {
+  if (!spec.norm) return std::nullopt;
+  return std::optional<Norm>(std::in_place, store, "decoder.final_layernorm", *spec.norm,
+                             spec.hidden_size);
 }
-std::optional<ReplicatedLinear> Projection(ParameterStore& store, const LayerContext& context) {
-  const ModelConfig& model = context.model;
-  if (!model.narrow_embedding()) return std::nullopt;
-  return std::optional<ReplicatedLinear>(std::in_place, store, context,
-                                         "decoder.project_out.weight", /*bias_name=*/"",
-                                         model.hidden_size, model.embedding_size());
+std::optional<ReplicatedLinear> Projection(ParameterStore& store, const HeadSpec& spec) {
+  if (!spec.narrow()) return std::nullopt;
+  return std::optional<ReplicatedLinear>(std::in_place, store, "decoder.project_out.weight",
+                                         /*bias_name=*/"", spec.hidden_size, spec.table.width,
+                                         spec.table.init_std);
 }
 
 /// One element per row of the vocabulary's table `table`.
@@ -49,18 +50,21 @@ Parameter& DeclareOutputBias(ParameterStore& store, const Parameter& table) {
 
 }  // namespace
 
-LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding)
-    : LmHead(store, context, TiedTable(store, context, embedding)) {}
+LmHead::LmHead(ParameterStore& store, const LayerContext& context, const HeadSpec& spec,
+               const Embedding* embedding)
+    : LmHead(store, context, spec, TiedTable(store, context, spec, embedding)) {}
 
-LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied)
-    : final_norm_(FinalNorm(store.BeginUnit(), context)),
-      projection_(Projection(store, context)),
+LmHead::LmHead(ParameterStore& store, const LayerContext& context, const HeadSpec& spec,
+               Parameter* tied)
+    : spec_(spec),
+      final_norm_(FinalNorm(store.BeginUnit(), spec)),
+      projection_(Projection(store, spec)),
       output_layer_(tied != nullptr ? *tied
                                     : DeclareVocabTable(store, context, "output_layer.weight",
-                                                        VocabTable::kOutput)),
+                                                        spec.table, VocabTable::kOutput)),
       vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {
   if (tied != nullptr) store.AlsoUse(*tied);
-  if (context.model.output_bias) bias_ = &DeclareOutputBias(store, output_layer_.weight());
+  if (spec.bias) bias_ = &DeclareOutputBias(store, output_layer_.weight());
 }
 
 LinearOperand LmHead::Normed(const LayerContext& context, const Tensor& x,
@@ -75,7 +79,7 @@ LinearOperand LmHead::Normed(const LayerContext& context, const Tensor& x,
 Tensor LmHead::Logits(const LayerContext& context, LinearOperand normed, LinearSaved& saved) const {
   Tensor logits = output_layer_.Forward(context, std::move(normed), MemoryTag::kActivations, saved);
   if (bias_ != nullptr) AddBias(bias_->weight, logits);
-  const SoftCap soft_cap = SoftCapOf(context.model);
+  const SoftCap soft_cap = SoftCapOf(spec_);
   if (!soft_cap.identity()) ApplySoftCap(soft_cap, logits);
   return logits;
 }
@@ -101,13 +105,13 @@ Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadS
   }
 
   Tensor losses = context.NewF32({tokens}, MemoryTag::kWorkspace);
-  const SoftCap soft_cap = SoftCapOf(context.model);
+  const SoftCap soft_cap = SoftCapOf(spec_);
   if (context.tp() == 1) {
-    CrossEntropy(saved.targets, context.model.vocab_size, saved.gradient_scale, saved.dlogits,
-                 losses, soft_cap);
+    CrossEntropy(saved.targets, spec_.table.vocab_size, saved.gradient_scale, saved.dlogits, losses,
+                 soft_cap);
     return losses;
   }
-  const VocabShard shard = {.start = vocab_start_, .valid = context.model.vocab_size};
+  const VocabShard shard = {.start = vocab_start_, .valid = spec_.table.vocab_size};
   Tensor own = context.NewF32({3, tokens}, MemoryTag::kWorkspace);
   Tensor parts = context.NewF32({context.tp(), 3, tokens}, MemoryTag::kWorkspace);
   CrossEntropyParts(saved.dlogits, saved.targets, shard, own);
@@ -132,7 +136,9 @@ Tensor LmHead::Backward(const LayerContext& context, const Tensor& x, LmHeadSave
     const RecomputePass recompute(context.device);
     Losses(context, saved.output_layer.input, saved, /*logits=*/nullptr);
   }
-  if (bias_ != nullptr) BiasBackward(saved.dlogits, bias_->gradient, accumulate);
+  if (bias_ != nullptr && bias_->spec.trainable) {
+    BiasBackward(saved.dlogits, bias_->gradient, accumulate);
+  }
   Tensor dhidden = output_layer_.Backward(context, saved.output_layer, saved.dlogits, accumulate);
   const auto zeros = [&] {
     Tensor tensor = context.New(x.shape(), MemoryTag::kWorkspace);

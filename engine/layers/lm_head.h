@@ -24,7 +24,8 @@ class LmHead {
   /// Declares a unit with a table of its own, unless the model ties it to the embedding's.
   /// `embedding` is that of this rank; nullptr when another pipeline stage has it: then a tied
   /// table is a duplicate, in a unit of its own.
-  LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding);
+  LmHead(ParameterStore& store, const LayerContext& context, const HeadSpec& spec,
+         const Embedding* embedding);
 
   /// Adds the sum over the N tokens of the cross-entropy against targets [N] (int32), from the
   /// residual stream x [rows, C], to loss_sum [1]. Gradients are those of `gradient_scale` [1]
@@ -46,7 +47,7 @@ class LmHead {
 
  private:
   /// `tied`: the table of the embedding; nullptr if the head has its own.
-  LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied);
+  LmHead(ParameterStore& store, const LayerContext& context, const HeadSpec& spec, Parameter* tied);
   /// The normalised stream as the output projection takes it [rows, embedding size].
   LinearOperand Normed(const LayerContext& context, const Tensor& x, LmHeadSaved& saved) const;
   /// The logits from it.
@@ -55,6 +56,7 @@ class LmHead {
   Tensor Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
                 Tensor* logits) const;
 
+  HeadSpec spec_;
   std::optional<Norm> final_norm_;
   std::optional<ReplicatedLinear> projection_;  // to a table that is not as wide as the model
   ColumnParallelLinear output_layer_;

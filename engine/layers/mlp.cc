@@ -1,6 +1,5 @@
 #include "engine/layers/mlp.h"
 
-#include <cmath>
 #include <utility>
 
 #include "engine/layers/mlp_activation.h"
@@ -10,37 +9,38 @@
 namespace trimtab {
 namespace {
 
-RowBlocks Fc1Blocks(const ModelConfig& model, int64_t ffn) {
-  return model.gated() ? RowBlocks{ffn, ffn} : RowBlocks{ffn};
+RowBlocks Fc1Blocks(const MlpSpec& spec) {
+  const int64_t ffn = spec.ffn_hidden_size;
+  return spec.gated() ? RowBlocks{ffn, ffn} : RowBlocks{ffn};
 }
 
 }  // namespace
 
-Mlp::Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name, int64_t ffn)
-    : linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
-                  Fc1Blocks(context.model, ffn), context.model.has_mlp_bias()),
-      linear_fc2_(store, context, name + ".linear_fc2", ffn, context.model.hidden_size,
-                  context.model.has_mlp_bias(),
-                  context.model.init_std /
-                      std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {}
+Mlp::Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+         const MlpSpec& spec)
+    : spec_(spec),
+      linear_fc1_(store, context, name + ".linear_fc1", spec.hidden_size, Fc1Blocks(spec),
+                  spec.bias, spec.init_std),
+      linear_fc2_(store, context, name + ".linear_fc2", spec.ffn_hidden_size, spec.hidden_size,
+                  spec.bias, spec.output_init_std) {}
 
 LinearOperand Mlp::ActivationForward(const LayerContext& context, const MlpSaved& saved) const {
-  const ActivationKind kind = context.model.activation;
+  const ActivationKind kind = spec_.activation;
   if (std::optional<Fp8Target> target =
           HasFusedFp8(kind) ? linear_fc2_.InputTarget(context) : std::nullopt) {
-    context.fp8->Write(
-        context.parallel, *target, [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
-          (context.model.gated() ? SwiGluForwardFp8 : GeluForwardFp8)(saved.fc1, scale, out);
-        });
+    context.fp8->Write(context.parallel, *target,
+                       [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
+                         (spec_.gated() ? SwiGluForwardFp8 : GeluForwardFp8)(saved.fc1, scale, out);
+                       });
     return std::move(target->out);
   }
-  return MlpActivation(context, saved.fc1);
+  return MlpActivation(context, kind, saved.fc1);
 }
 
 LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSaved& saved,
                                       Tensor dactivation, bool accumulate) const {
-  const ActivationKind kind = context.model.activation;
-  const bool gated = context.model.gated();
+  const ActivationKind kind = spec_.activation;
+  const bool gated = spec_.gated();
   Parameter* bias = linear_fc1_.bias();
   // The fused op of SwiGLU makes no bias gradient.
   const bool fused = HasFusedFp8(kind) && !(gated && bias != nullptr);
@@ -50,13 +50,13 @@ LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSave
                        [&](const Tensor& scale, Fp8Output& out, bool rehearsal) {
                          if (gated) return SwiGluBackwardFp8(saved.fc1, dactivation, scale, out);
                          // A rehearsal must not add to the gradient.
-                         const bool sum = bias != nullptr && !rehearsal;
+                         const bool sum = bias != nullptr && bias->spec.trainable && !rehearsal;
                          Tensor dbias = sum ? bias->gradient : Tensor();
                          GeluBackwardFp8(saved.fc1, dactivation, scale, out, dbias, accumulate);
                        });
     return std::move(target->out);
   }
-  return MlpActivationBackward(context, saved.fc1, std::move(dactivation));
+  return MlpActivationBackward(context, kind, saved.fc1, std::move(dactivation));
 }
 
 LinearOperand Mlp::Activate(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {

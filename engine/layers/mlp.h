@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "engine/config/layer_spec.h"
 #include "engine/layers/linear.h"
 
 namespace trimtab {
@@ -20,8 +21,11 @@ struct MlpSaved {
 
 class Mlp {
  public:
-  /// Of width `ffn`.
-  Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name, int64_t ffn);
+  using Spec = MlpSpec;
+  using Saved = MlpSaved;
+
+  Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+      const MlpSpec& spec);
 
   /// y [rows, C], an activation, from x [rows, C]; plus `residual` [rows, C], where that is
   /// defined.
@@ -41,7 +45,7 @@ class Mlp {
  private:
   /// Whether the activation is made beside the products.
   bool FusesGelu(const LayerContext& context) const {
-    return context.model.activation == ActivationKind::kGelu && linear_fc1_.TakesGelu(context) &&
+    return spec_.activation == ActivationKind::kGelu && linear_fc1_.TakesGelu(context) &&
            linear_fc2_.TakesGelu(context);
   }
   /// saved.fc1 and the activation, from x.
@@ -54,6 +58,7 @@ class Mlp {
   LinearOperand ActivationBackward(const LayerContext& context, const MlpSaved& saved,
                                    Tensor dactivation, bool accumulate) const;
 
+  MlpSpec spec_;
   ColumnParallelLinear linear_fc1_;
   RowParallelLinear linear_fc2_;
 };

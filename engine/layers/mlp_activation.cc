@@ -31,18 +31,18 @@ bool HasFusedFp8(ActivationKind kind) {
   return kind == ActivationKind::kGelu || kind == ActivationKind::kSwiGlu;
 }
 
-Tensor MlpActivation(const LayerContext& context, const Tensor& fc1) {
-  const bool gated = context.model.gated();
+Tensor MlpActivation(const LayerContext& context, ActivationKind kind, const Tensor& fc1) {
+  const bool gated = MlpSpec::IsGated(kind);
   Tensor activation =
       context.New({fc1.dim(0), fc1.dim(1) / (gated ? 2 : 1)}, MemoryTag::kActivations);
-  (gated ? GatedActivationForward : ActivationForward)(FunctionOf(context.model.activation), fc1,
-                                                       activation);
+  (gated ? GatedActivationForward : ActivationForward)(FunctionOf(kind), fc1, activation);
   return activation;
 }
 
-Tensor MlpActivationBackward(const LayerContext& context, const Tensor& fc1, Tensor dactivation) {
-  const ActivationFunction function = FunctionOf(context.model.activation);
-  if (!context.model.gated()) {
+Tensor MlpActivationBackward(const LayerContext& context, ActivationKind kind, const Tensor& fc1,
+                             Tensor dactivation) {
+  const ActivationFunction function = FunctionOf(kind);
+  if (!MlpSpec::IsGated(kind)) {
     ActivationBackward(function, fc1, dactivation, dactivation);
     return dactivation;
   }

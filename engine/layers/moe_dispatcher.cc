@@ -45,20 +45,22 @@ MemoryTag TagOfAll(const LayerContext& context) {
 
 /// What each of those ranks has for each expert, on the host; `counted` [etp_ep ranks, E] becomes
 /// the same on the device.
-RankRows CountRows(const LayerContext& context, const Tensor& kept, Tensor& counted) {
+RankRows CountRows(const LayerContext& context, const MoeConfig& moe, const Tensor& kept,
+                   Tensor& counted) {
   Communicator& group = *context.parallel.etp_ep;
-  const int64_t experts = context.model.moe.num_experts;
+  const int64_t experts = moe.num_experts;
   counted = context.NewF32({group.size(), experts}, MemoryTag::kWorkspace);
-  if (const int64_t padded = PaddedRows(context); padded > 0) {
+  if (const int64_t padded = PaddedRows(context, moe); padded > 0) {
     Fill(counted, static_cast<float>(padded));
   } else {  // choices made in turn stand for others, and are counted as those are
     Tensor own = counted.Rows(group.rank(), 1);
     CountChoices(kept, own, /*accumulate=*/false);
     group.AllGather(own, counted);
   }
-  if (RowsAreKnown(context) || context.device.kind() == DeviceKind::kMeta) {
-    return ExpectedRows(context, GroupMembers(context.parallel.layout, GroupKind::kExpertModel,
-                                              context.parallel.rank));
+  if (RowsAreKnown(context, moe) || context.device.kind() == DeviceKind::kMeta) {
+    return ExpectedRows(
+        context, moe,
+        GroupMembers(context.parallel.layout, GroupKind::kExpertModel, context.parallel.rank));
   }
   std::vector<float> host(static_cast<size_t>(counted.numel()));
   CopyToHost(counted, host);
@@ -86,14 +88,14 @@ Tensor SortTokens(const LayerContext& context, const Tensor& x, const Tensor& ke
 
 }  // namespace
 
-Tensor DispatchTokens(const LayerContext& context, const Tensor& x, const Tensor& kept,
-                      MoeDispatch& dispatch) {
+Tensor DispatchTokens(const LayerContext& context, const MoeConfig& moe, const Tensor& x,
+                      const Tensor& kept, MoeDispatch& dispatch) {
   const ParallelContext& parallel = context.parallel;
-  const int64_t experts = context.model.moe.num_experts;
+  const int64_t experts = moe.num_experts;
   const int64_t local = experts / parallel.layout.ep;
   Tensor counted;
-  const RankRows counts = CountRows(context, kept, counted);
-  const int64_t padded = PaddedRows(context);
+  const RankRows counts = CountRows(context, moe, kept, counted);
+  const int64_t padded = PaddedRows(context, moe);
   if (parallel.etp_ep->size() == 1 || Gathers(context)) {
     const ExpertRange own = {parallel.ep_rank * local, local};
     dispatch.expert_rows = counts.SumOverRanks(own);

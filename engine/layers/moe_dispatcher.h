@@ -28,8 +28,8 @@ struct MoeDispatch {
 /// The rows of this rank's experts [S, C], an activation, from x [rows, C]; `kept` [rows, k]
 /// (int32) has the experts that take each token, or -1. Fills `dispatch` but for the results. Where
 /// the number of rows depends on the tokens, it waits for the device.
-Tensor DispatchTokens(const LayerContext& context, const Tensor& x, const Tensor& kept,
-                      MoeDispatch& dispatch);
+Tensor DispatchTokens(const LayerContext& context, const MoeConfig& moe, const Tensor& x,
+                      const Tensor& kept, MoeDispatch& dispatch);
 /// The gradient of x [rows, C] from that of the experts' rows [S, C].
 Tensor DispatchTokensBackward(const LayerContext& context, const MoeDispatch& dispatch,
                               const Tensor& drows);

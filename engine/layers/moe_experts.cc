@@ -1,6 +1,5 @@
 #include "engine/layers/moe_experts.h"
 
-#include <cmath>
 #include <utility>
 
 #include "engine/layers/mlp_activation.h"
@@ -18,15 +17,14 @@ struct ExpertCut {
   int64_t etp_rank = 0;
 };
 
-ExpertCut CutOf(const LayerContext& context) {
+ExpertCut CutOf(const LayerContext& context, int64_t all) {
   const ParallelContext& parallel = context.parallel;
-  const int64_t all = context.model.moe.num_experts;
   const int64_t experts = all / parallel.layout.ep;
   return {experts, parallel.ep_rank * experts, all, parallel.layout.etp, parallel.etp_rank};
 }
 
 /// Blocks of rows of an expert's first matrix: gate and up, or one.
-int64_t Blocks(const ModelConfig& model) { return model.gated() ? 2 : 1; }
+int64_t Blocks(const MlpSpec& spec) { return spec.gated() ? 2 : 1; }
 
 /// Of a parameter that has so many blocks of so many rows for every expert, one expert after the
 /// other: this rank's share of each block of its experts.
@@ -58,55 +56,55 @@ Partition ColumnsOfExperts(const ExpertCut& cut, int64_t rows, int64_t columns) 
 }
 
 /// The weight [E / ep * fc1 / etp, C].
-Parameter& DeclareFc1(ParameterStore& store, const ModelConfig& model, const ExpertCut& cut,
+Parameter& DeclareFc1(ParameterStore& store, const MlpSpec& spec, const ExpertCut& cut,
                       const ModuleName& name) {
-  return store.Declare({.name = name + ".linear_fc1.weight",
-                        .rows = cut.experts * Blocks(model) * model.moe.ffn_hidden_size / cut.etp,
-                        .columns = model.hidden_size,
-                        .grid = Grid::kExperts,
-                        .multiplied = cut.experts,
-                        .init = InitKind::kNormal,
-                        .init_std = model.init_std,
-                        .partition = RowsOfExperts(cut, Blocks(model), model.moe.ffn_hidden_size,
-                                                   model.hidden_size)});
-}
-
-/// The weight [E / ep * C, F / etp].
-Parameter& DeclareFc2(ParameterStore& store, const ModelConfig& model, const ExpertCut& cut,
-                      const ModuleName& name) {
-  const int64_t ffn = model.moe.ffn_hidden_size;
   return store.Declare(
-      {.name = name + ".linear_fc2.weight",
-       .rows = cut.experts * model.hidden_size,
-       .columns = ffn / cut.etp,
+      {.name = name + ".linear_fc1.weight",
+       .rows = cut.experts * Blocks(spec) * spec.ffn_hidden_size / cut.etp,
+       .columns = spec.hidden_size,
        .grid = Grid::kExperts,
        .multiplied = cut.experts,
        .init = InitKind::kNormal,
-       .init_std = model.init_std / std::sqrt(2.0 * static_cast<double>(model.num_layers)),
-       .partition = ColumnsOfExperts(cut, model.hidden_size, ffn)});
+       .init_std = spec.init_std,
+       .partition = RowsOfExperts(cut, Blocks(spec), spec.ffn_hidden_size, spec.hidden_size)});
+}
+
+/// The weight [E / ep * C, F / etp].
+Parameter& DeclareFc2(ParameterStore& store, const MlpSpec& spec, const ExpertCut& cut,
+                      const ModuleName& name) {
+  return store.Declare(
+      {.name = name + ".linear_fc2.weight",
+       .rows = cut.experts * spec.hidden_size,
+       .columns = spec.ffn_hidden_size / cut.etp,
+       .grid = Grid::kExperts,
+       .multiplied = cut.experts,
+       .init = InitKind::kNormal,
+       .init_std = spec.output_init_std,
+       .partition = ColumnsOfExperts(cut, spec.hidden_size, spec.ffn_hidden_size)});
 }
 
 }  // namespace
 
-MoeExperts::MoeExperts(ParameterStore& store, const LayerContext& context, const ModuleName& name)
-    : experts_(CutOf(context).experts),
-      fc1_(context, DeclareFc1(store, context.model, CutOf(context), name)),
-      fc2_(context, DeclareFc2(store, context.model, CutOf(context), name)) {
-  const ModelConfig& model = context.model;
-  if (!model.has_mlp_bias()) return;
-  const ExpertCut cut = CutOf(context);
-  fc1_bias_ = &store.Declare(
-      {.name = name + ".linear_fc1.bias",
-       .rows = fc1_.weight().spec.rows,
-       .is_matrix = false,
-       .grid = Grid::kExperts,
-       .partition = RowsOfExperts(cut, Blocks(model), model.moe.ffn_hidden_size, 1)});
+MoeExperts::MoeExperts(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+                       const MlpSpec& spec, int64_t count)
+    : activation_(spec.activation),
+      experts_(CutOf(context, count).experts),
+      fc1_(context, DeclareFc1(store, spec, CutOf(context, count), name)),
+      fc2_(context, DeclareFc2(store, spec, CutOf(context, count), name)) {
+  if (!spec.bias) return;
+  const ExpertCut cut = CutOf(context, count);
+  fc1_bias_ =
+      &store.Declare({.name = name + ".linear_fc1.bias",
+                      .rows = fc1_.weight().spec.rows,
+                      .is_matrix = false,
+                      .grid = Grid::kExperts,
+                      .partition = RowsOfExperts(cut, Blocks(spec), spec.ffn_hidden_size, 1)});
   fc2_bias_ = &store.Declare({.name = name + ".linear_fc2.bias",
-                              .rows = experts_ * model.hidden_size,
+                              .rows = experts_ * spec.hidden_size,
                               .is_matrix = false,
                               .grid = Grid::kExperts,
                               .tensor_parallel = false,
-                              .partition = WholeExperts(cut, model.hidden_size, 1)});
+                              .partition = WholeExperts(cut, spec.hidden_size, 1)});
 }
 
 Tensor MoeExperts::Vectors(const Tensor& parameter) const {
@@ -118,7 +116,7 @@ Tensor MoeExperts::Forward(const LayerContext& context, const Tensor& x, GroupRo
   saved.fc1 = context.New({x.dim(0), fc1_.out()}, MemoryTag::kActivations);
   fc1_.Forward(context, x, rows, saved.fc1, saved.linear_fc1);
   if (fc1_bias_ != nullptr) GroupedAddBias(Vectors(fc1_bias_->weight), rows, saved.fc1);
-  const Tensor activation = MlpActivation(context, saved.fc1);
+  const Tensor activation = MlpActivation(context, activation_, saved.fc1);
   Tensor y = context.New(x.shape(), MemoryTag::kActivations);
   fc2_.Forward(context, activation, rows, y, saved.linear_fc2);
   if (fc2_bias_ != nullptr && context.parallel.etp_rank == 0) {
@@ -131,9 +129,9 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
                             const Tensor& dy, bool accumulate) const {
   if (!saved.linear_fc2.defined()) {
     const RecomputePass recompute(context.device);
-    fc2_.Keep(context, MlpActivation(context, saved.fc1), rows, saved.linear_fc2);
+    fc2_.Keep(context, MlpActivation(context, activation_, saved.fc1), rows, saved.linear_fc2);
   }
-  if (fc2_bias_ != nullptr) {
+  if (fc2_bias_ != nullptr && fc2_bias_->spec.trainable) {
     Tensor gradient = Vectors(fc2_bias_->gradient);
     GroupedBiasBackward(dy, rows, gradient, accumulate);
   }
@@ -144,8 +142,9 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
     dactivation = context.New({dy.dim(0), fc2_.weight().spec.columns}, MemoryTag::kWorkspace);
     backward.InputGradient(context, dactivation);
   }
-  const Tensor dfc1 = MlpActivationBackward(context, saved.fc1, std::move(dactivation));
-  if (fc1_bias_ != nullptr) {
+  const Tensor dfc1 =
+      MlpActivationBackward(context, activation_, saved.fc1, std::move(dactivation));
+  if (fc1_bias_ != nullptr && fc1_bias_->spec.trainable) {
     Tensor gradient = Vectors(fc1_bias_->gradient);
     GroupedBiasBackward(dfc1, rows, gradient, accumulate);
   }

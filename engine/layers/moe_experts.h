@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/config/layer_spec.h"
 #include "engine/layers/grouped_products.h"
 
 namespace trimtab {
@@ -18,7 +19,9 @@ struct MoeExpertsSaved {
 
 class MoeExperts {
  public:
-  MoeExperts(ParameterStore& store, const LayerContext& context, const ModuleName& name);
+  /// `count` experts, all of `spec`.
+  MoeExperts(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+             const MlpSpec& spec, int64_t count);
 
   /// y [R, C], an activation, from x [R, C], of whose rows each expert has `rows`: this rank's part
   /// of a sum over etp.
@@ -32,6 +35,7 @@ class MoeExperts {
   /// A bias of the rank's experts, or its gradient, as [E / ep, out].
   Tensor Vectors(const Tensor& parameter) const;
 
+  ActivationKind activation_;
   int64_t experts_;                // E / ep
   GroupedProducts fc1_;            // weight [E / ep * fc1 / etp, C]: expert after expert
   GroupedProducts fc2_;            // weight [E / ep * C, F / etp]

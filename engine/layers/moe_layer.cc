@@ -11,28 +11,28 @@ namespace trimtab {
 namespace {
 
 std::optional<Mlp> SharedExperts(ParameterStore& store, const LayerContext& context,
-                                 const ModuleName& name) {
-  const int64_t ffn = context.model.moe.shared_ffn_hidden_size;
-  if (ffn == 0) return std::nullopt;
-  return std::optional<Mlp>(std::in_place, store, context, name, ffn);
+                                 const ModuleName& name, const MlpSpec& spec) {
+  if (spec.ffn_hidden_size == 0) return std::nullopt;
+  return std::optional<Mlp>(std::in_place, store, context, name, spec);
 }
 
-std::optional<ReplicatedLinear> SharedExpertGate(ParameterStore& store, const LayerContext& context,
-                                                 const ModuleName& name) {
-  const MoeConfig& moe = context.model.moe;
-  if (moe.shared_ffn_hidden_size == 0 || !moe.shared_expert_gate) return std::nullopt;
-  return std::optional<ReplicatedLinear>(std::in_place, store, context, name,
-                                         /*bias_name=*/std::string(), context.model.hidden_size,
-                                         /*out=*/1);
+std::optional<ReplicatedLinear> SharedExpertGate(ParameterStore& store, const ModuleName& name,
+                                                 const MoeSpec& spec) {
+  if (spec.shared.ffn_hidden_size == 0 || !spec.moe.shared_expert_gate) return std::nullopt;
+  return std::optional<ReplicatedLinear>(std::in_place, store, name,
+                                         /*bias_name=*/std::string(), spec.shared.hidden_size,
+                                         /*out=*/1, spec.shared.init_std);
 }
 
 }  // namespace
 
-MoeLayer::MoeLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name)
-    : router_(store, context, name + ".router"),
-      shared_(SharedExperts(store, context, name + ".shared_experts")),
-      shared_gate_(SharedExpertGate(store, context, name + ".shared_experts.gate_weight")),
-      experts_(store, context, name + ".experts") {}
+MoeLayer::MoeLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+                   const MoeSpec& spec)
+    : moe_(spec.moe),
+      router_(store, name + ".router", spec),
+      shared_(SharedExperts(store, context, name + ".shared_experts", spec.shared)),
+      shared_gate_(SharedExpertGate(store, name + ".shared_experts.gate_weight", spec)),
+      experts_(store, context, name + ".experts", spec.expert, spec.moe.num_experts) {}
 
 Tensor MoeLayer::WeightsOf(const LayerContext& context, const MoeSaved& saved) {
   return saved.router.weights.Rows(context.row_begin(), context.rows());
@@ -41,7 +41,7 @@ Tensor MoeLayer::WeightsOf(const LayerContext& context, const MoeSaved& saved) {
 void MoeLayer::ForwardExperts(const LayerContext& context, const Tensor& x, MoeSaved& saved) const {
   const Tensor kept =
       router_.Forward(context, x, saved.router).Rows(context.row_begin(), context.rows());
-  const Tensor rows = DispatchTokens(context, x, kept, saved.dispatch);
+  const Tensor rows = DispatchTokens(context, moe_, x, kept, saved.dispatch);
   ReturnResults(context, experts_.Forward(context, rows, saved.dispatch.expert_rows, saved.experts),
                 saved.dispatch);
 }

@@ -32,7 +32,11 @@ struct MoeSaved {
 
 class MoeLayer {
  public:
-  MoeLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name);
+  using Spec = MoeSpec;
+  using Saved = MoeSaved;
+
+  MoeLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+           const MoeSpec& spec);
 
   /// As Mlp's. x is stored: router and experts read it.
   Tensor Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved,
@@ -56,6 +60,7 @@ class MoeLayer {
   void SharedBackward(const LayerContext& context, MoeSaved& saved, const Tensor& dy, Tensor& dx,
                       bool accumulate) const;
 
+  MoeConfig moe_;
   MoeRouter router_;
   std::optional<Mlp> shared_;
   std::optional<ReplicatedLinear> shared_gate_;

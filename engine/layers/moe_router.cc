@@ -42,63 +42,61 @@ RouterOptions ByScoresAlone(const MoeConfig& moe) {
 
 }  // namespace
 
-MoeRouter::MoeRouter(ParameterStore& store, const LayerContext& context, const ModuleName& name)
-    : linear_(store, context, name + ".weight",
-              context.model.moe.router_bias ? name + ".bias" : ModuleName(),
-              context.model.hidden_size, context.model.moe.num_experts),
-      load_(&store.buffers().Declare(name + ".load", BufferKind::kStatistic,
-                                     context.model.moe.num_experts)),
+MoeRouter::MoeRouter(ParameterStore& store, const ModuleName& name, const MoeSpec& spec)
+    : moe_(spec.moe),
+      linear_(store, name + ".weight", moe_.router_bias ? name + ".bias" : ModuleName(),
+              spec.expert.hidden_size, moe_.num_experts, spec.expert.init_std),
+      load_(&store.buffers().Declare(name + ".load", BufferKind::kStatistic, moe_.num_experts)),
       losses_(&store.buffers().Declare(name + ".losses", BufferKind::kStatistic, 2)) {
-  if (!context.model.moe.expert_bias) return;
-  expert_bias_ = &store.buffers().Declare(name + ".expert_bias", BufferKind::kState,
-                                          context.model.moe.num_experts);
+  if (!moe_.expert_bias) return;
+  expert_bias_ =
+      &store.buffers().Declare(name + ".expert_bias", BufferKind::kState, moe_.num_experts);
 }
 
 Tensor MoeRouter::Forward(const LayerContext& context, const Tensor& x,
                           MoeRouterSaved& saved) const {
-  const MoeConfig& moe = context.model.moe;
   saved.input = x;
   const bool gather = context.sequence_parallel();
   Tensor logits =
       linear_.Forward(context, x, gather ? MemoryTag::kWorkspace : MemoryTag::kActivations);
-  const SoftCap soft_cap = RouterOptionsOf(moe).soft_cap;
+  const SoftCap soft_cap = RouterOptionsOf(moe_).soft_cap;
   if (!soft_cap.identity()) ApplySoftCap(soft_cap, logits);
   saved.logits = logits;
   if (gather) {
-    saved.logits = context.NewF32({context.tokens(), moe.num_experts}, MemoryTag::kActivations);
+    saved.logits = context.NewF32({context.tokens(), moe_.num_experts}, MemoryTag::kActivations);
     context.parallel.tp->AllGather(logits, saved.logits);
   }
   Choose(context, saved);
-  saved.weights = context.NewF32({context.tokens(), moe.router_topk}, MemoryTag::kActivations);
-  RouterWeights(saved.logits, saved.choice, RouterOptionsOf(moe), saved.weights);
+  saved.weights = context.NewF32({context.tokens(), moe_.router_topk}, MemoryTag::kActivations);
+  RouterWeights(saved.logits, saved.choice, RouterOptionsOf(moe_), saved.weights);
   return Keep(context, saved);
 }
 
 void MoeRouter::Choose(const LayerContext& context, MoeRouterSaved& saved) const {
-  const MoeConfig& moe = context.model.moe;
-  if (moe.router == RouterKind::kSinkhorn && !context.routing.force_balance) {
+  if (moe_.router == RouterKind::kSinkhorn && !context.routing.force_balance) {
     const SequenceRows sequences = SequencesOf(context);
     Tensor choice = NewChoice(context, sequences.rows(), 1);
     SinkhornChoose(sequences, GatherSequences(context, saved.logits), choice);
     saved.choice = OwnRows(context, choice);
     return;
   }
-  saved.choice = NewChoice(context, context.tokens(), moe.router_topk);
+  saved.choice = NewChoice(context, context.tokens(), moe_.router_topk);
   if (context.routing.force_balance) {
-    RouterChooseInTurn(context.positions(), moe.num_experts, saved.choice);
+    RouterChooseInTurn(
+        context.paged != nullptr ? context.row_layout() : context.row_layout().WithoutDocuments(),
+        moe_.num_experts, saved.choice);
   } else {
     const Tensor bias = expert_bias_ != nullptr ? expert_bias_->values : Tensor();
-    RouterChoose(saved.logits, bias, RouterOptionsOf(moe), saved.choice);
+    RouterChoose(saved.logits, bias, RouterOptionsOf(moe_), saved.choice);
   }
 }
 
 Tensor MoeRouter::Keep(const LayerContext& context, const MoeRouterSaved& saved) const {
-  const MoeConfig& moe = context.model.moe;
-  if (moe.capacity_factor == 0) return saved.choice;
+  if (moe_.capacity_factor == 0) return saved.choice;
   const SequenceRows sequences = SequencesOf(context);
-  Tensor kept = Tensor::Empty(context.device, {sequences.rows(), moe.router_topk}, DType::kI32,
+  Tensor kept = Tensor::Empty(context.device, {sequences.rows(), moe_.router_topk}, DType::kI32,
                               MemoryTag::kWorkspace);
-  DropTokens(sequences, moe.num_experts, moe.capacity(context.sequence), moe.drop_policy,
+  DropTokens(sequences, moe_.num_experts, moe_.capacity(context.sequence), moe_.drop_policy,
              GatherSequences(context, saved.choice), GatherSequences(context, saved.weights), kept);
   return OwnRows(context, kept);
 }
@@ -114,32 +112,31 @@ void MoeRouter::Backward(const LayerContext& context, const MoeRouterSaved& save
   // The losses are made of all rows; those of other ranks add nothing here.
   if (context.rows() < dlogits.dim(0)) Fill(dlogits, 0.0f);
   Tensor dlogits_own = own(dlogits);
-  RouterWeightsBackward(own(saved.logits), own(saved.choice), dweights,
-                        RouterOptionsOf(context.model.moe), dlogits_own);
+  RouterWeightsBackward(own(saved.logits), own(saved.choice), dweights, RouterOptionsOf(moe_),
+                        dlogits_own);
   LossesBackward(context, saved, dlogits);
   linear_.Backward(context, saved.input, dlogits_own, dx, accumulate);
 }
 
 void MoeRouter::LossesBackward(const LayerContext& context, const MoeRouterSaved& saved,
                                Tensor& dlogits) const {
-  const MoeConfig& moe = context.model.moe;
-  if (moe.aux_loss_coeff == 0 && moe.z_loss_coeff == 0) return;
+  if (moe_.aux_loss_coeff == 0 && moe_.z_loss_coeff == 0) return;
   Tensor choice = saved.choice;
-  if (expert_bias_ != nullptr || moe.group_topk < moe.num_groups) {
+  if (expert_bias_ != nullptr || moe_.group_topk < moe_.num_groups) {
     choice = Tensor::Empty(context.device, choice.shape(), DType::kI32, MemoryTag::kWorkspace);
-    RouterChoose(saved.logits, /*bias=*/{}, ByScoresAlone(moe), choice);
+    RouterChoose(saved.logits, /*bias=*/{}, ByScoresAlone(moe_), choice);
   }
-  Tensor load = context.NewF32({context.micro_batch, moe.num_experts}, MemoryTag::kWorkspace);
+  Tensor load = context.NewF32({context.micro_batch, moe_.num_experts}, MemoryTag::kWorkspace);
   CountChoices(choice, load, /*accumulate=*/false);
   if (context.parallel.layout.cp > 1) context.parallel.cp->AllReduce(load);
-  const double choices = static_cast<double>(moe.router_topk * context.sequence);
-  const double aux_factor = moe.aux_loss_coeff * static_cast<double>(moe.num_experts) / choices;
+  const double choices = static_cast<double>(moe_.router_topk * context.sequence);
+  const double aux_factor = moe_.aux_loss_coeff * static_cast<double>(moe_.num_experts) / choices;
   Tensor losses = context.NewF32({2, context.tokens()}, MemoryTag::kWorkspace);
   RouterLossBackward(saved.logits, load,
-                     {.score = moe.score,
+                     {.score = moe_.score,
                       .aux_factor = static_cast<float>(aux_factor),
-                      .z_coeff = static_cast<float>(moe.z_loss_coeff),
-                      .soft_cap = RouterOptionsOf(moe).soft_cap},
+                      .z_coeff = static_cast<float>(moe_.z_loss_coeff),
+                      .soft_cap = RouterOptionsOf(moe_).soft_cap},
                      context.gradient_scale, dlogits, losses);
   for (int64_t i = 0; i < 2; ++i) {
     Tensor sum = losses_->Part(i, 1);
@@ -147,10 +144,9 @@ void MoeRouter::LossesBackward(const LayerContext& context, const MoeRouterSaved
   }
 }
 
-void MoeRouter::EndStep(const LayerContext& context) const {
+void MoeRouter::EndStep() const {
   if (expert_bias_ == nullptr) return;
-  UpdateExpertBias(load_->values, static_cast<float>(context.model.moe.bias_update_rate),
-                   expert_bias_->values);
+  UpdateExpertBias(load_->values, static_cast<float>(moe_.bias_update_rate), expert_bias_->values);
 }
 
 }  // namespace trimtab

@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "engine/config/layer_spec.h"
 #include "engine/layers/buffers.h"
 #include "engine/layers/replicated_linear.h"
 
@@ -23,7 +24,7 @@ struct MoeRouterSaved {
 
 class MoeRouter {
  public:
-  MoeRouter(ParameterStore& store, const LayerContext& context, const ModuleName& name);
+  MoeRouter(ParameterStore& store, const ModuleName& name, const MoeSpec& spec);
 
   /// The experts that take each token [N, k] (int32), -1 for one that has dropped it, from
   /// x [rows, C].
@@ -33,7 +34,7 @@ class MoeRouter {
                 Tensor& dx, bool accumulate) const;
 
   /// At the end of a step, when the statistics are of all ranks: moves the experts' bias.
-  void EndStep(const LayerContext& context) const;
+  void EndStep() const;
 
   /// How many choices of the step each expert got [E].
   const Tensor& load() const { return load_->values; }
@@ -47,6 +48,7 @@ class MoeRouter {
   void LossesBackward(const LayerContext& context, const MoeRouterSaved& saved,
                       Tensor& dlogits) const;
 
+  MoeConfig moe_;
   ReplicatedLinear linear_;
   Buffer* expert_bias_ = nullptr;
   Buffer* load_;

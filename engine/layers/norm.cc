@@ -2,20 +2,33 @@
 
 #include <utility>
 
+#include "engine/ops/elementwise.h"
 #include "engine/ops/fused_fp8.h"
 
 namespace trimtab {
+namespace {
 
-Norm::Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name,
-           int64_t columns) {
-  const ModelConfig& model = context.model;
+/// Where the op writes the gradient of `vector`: of a frozen one, which it makes with the other
+/// gradients all the same, memory that nothing reads.
+Tensor NormGradient(const LayerContext& context, const Parameter& vector, bool accumulate) {
+  if (vector.spec.trainable) return vector.gradient;
+  Tensor unread = Tensor::Empty(context.device, {vector.spec.rows}, context.types.gradients,
+                                MemoryTag::kWorkspace);
+  if (accumulate) Fill(unread, 0.0f);
+  return unread;
+}
+
+}  // namespace
+
+Norm::Norm(ParameterStore& store, const ModuleName& name, const NormSpec& spec, int64_t columns)
+    : spec_(spec) {
   weight_ = &store.Declare({.name = name + ".weight",
                             .rows = columns,
                             .is_matrix = false,
                             .tensor_parallel = false,
-                            .init = NormWeightInit(model),
+                            .init = NormWeightInit(spec),
                             .partition = WholePartition(columns, 1)});
-  if (!model.has_norm_bias()) return;
+  if (!spec.bias) return;
   bias_ = &store.Declare({.name = name + ".bias",
                           .rows = columns,
                           .is_matrix = false,
@@ -25,8 +38,8 @@ Norm::Norm(ParameterStore& store, const LayerContext& context, const ModuleName&
 
 LinearOperand Norm::Forward(const LayerContext& context, const Tensor& x, NormSaved& saved,
                             std::optional<Fp8Target> target) const {
-  const NormOptions options = NormOptionsOf(context.model);
-  const bool centered = context.model.norm == NormKind::kLayerNorm;
+  const NormOptions options = NormOptionsOf(spec_);
+  const bool centered = spec_.kind == NormKind::kLayerNorm;
   const Tensor bias = bias_ != nullptr ? bias_->weight : Tensor();
   saved.rstd = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
   if (centered) saved.mean = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
@@ -54,15 +67,16 @@ LinearOperand Norm::Forward(const LayerContext& context, const Tensor& x, NormSa
 LinearOperand Norm::Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
                              const Tensor& dy, Tensor& dx, bool accumulate,
                              std::optional<Fp8Target> target) const {
-  const bool plus_one = context.model.norm_weight_plus_one;
+  const bool plus_one = spec_.weight_plus_one;
+  Tensor dweight = NormGradient(context, *weight_, accumulate);
+  Tensor dbias = bias_ != nullptr ? NormGradient(context, *bias_, accumulate) : Tensor();
   const auto add = [&](const Fp8Beside& copies) {
-    if (context.model.norm == NormKind::kLayerNorm) {
-      Tensor dbias = bias_ != nullptr ? bias_->gradient : Tensor();
-      LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, weight_->gradient,
-                        dbias, accumulate, plus_one, copies);
+    if (spec_.kind == NormKind::kLayerNorm) {
+      LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, dweight, dbias,
+                        accumulate, plus_one, copies);
     } else {
-      RmsNormBackward(dy, x, weight_->weight, saved.rstd, dx, weight_->gradient, accumulate,
-                      plus_one, copies);
+      RmsNormBackward(dy, x, weight_->weight, saved.rstd, dx, dweight, accumulate, plus_one,
+                      copies);
     }
   };
   LinearOperand result = dx;

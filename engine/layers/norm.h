@@ -1,8 +1,9 @@
-// The model's normalisation: LayerNorm or RMSNorm, by configuration.
+// Normalisation: LayerNorm or RMSNorm, as a specification says.
 #pragma once
 
 #include <string>
 
+#include "engine/config/layer_spec.h"
 #include "engine/layers/layer_context.h"
 #include "engine/layers/linear_products.h"
 #include "engine/layers/parameter.h"
@@ -10,12 +11,12 @@
 
 namespace trimtab {
 
-inline NormOptions NormOptionsOf(const ModelConfig& model) {
-  return {model.norm_epsilon, model.norm_weight_plus_one};
+inline NormOptions NormOptionsOf(const NormSpec& spec) {
+  return {spec.epsilon, spec.weight_plus_one};
 }
 /// Weights of norms begin by leaving the size of what they multiply as it is.
-inline InitKind NormWeightInit(const ModelConfig& model) {
-  return model.norm_weight_plus_one ? InitKind::kZeros : InitKind::kOnes;
+inline InitKind NormWeightInit(const NormSpec& spec) {
+  return spec.weight_plus_one ? InitKind::kZeros : InitKind::kOnes;
 }
 
 /// What Norm keeps between Forward and Backward, beside its input.
@@ -26,10 +27,8 @@ struct NormSaved {
 
 class Norm {
  public:
-  /// Over the hidden size, or over vectors of `columns`.
-  Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name)
-      : Norm(store, context, name, context.model.hidden_size) {}
-  Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name, int64_t columns);
+  /// Over vectors of `columns`.
+  Norm(ParameterStore& store, const ModuleName& name, const NormSpec& spec, int64_t columns);
 
   /// The next linear layer's input from x [rows, C]: y [rows, C], kept as an activation, or its fp8
   /// copies where `target` is given.
@@ -41,6 +40,7 @@ class Norm {
                          std::optional<Fp8Target> target = {}) const;
 
  private:
+  NormSpec spec_;
   Parameter* weight_ = nullptr;
   Parameter* bias_ = nullptr;
 };

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/base/units.h"
+#include "engine/config/name_pattern.h"
 #include "engine/device/cpu/parallel.h"
 #include "engine/ops/elementwise.h"
 
@@ -77,17 +78,22 @@ Tensor ViewOf(const Tensor& unit, const FlatRange& range, const Parameter& param
 ParameterStore& ParameterStore::BeginUnit(bool reads_weights_backward) {
   units_.emplace_back().reads_weights_backward = reads_weights_backward;
   current_ = units_.size() - 1;
+  units_[current_].part_of = current_;
   return *this;
 }
 
-size_t ParameterStore::ExpertUnit() {
+size_t ParameterStore::UnitOf(Grid grid, bool trainable) {
+  if (grid == Grid::kDense && trainable) return current_;
   for (const size_t used : units_[current_].also_uses) {
-    if (units_[used].grid == Grid::kExperts) return used;
+    const ParameterUnit& unit = units_[used];
+    if (unit.part_of == current_ && unit.grid == grid && unit.trainable == trainable) return used;
   }
   const size_t unit = units_.size();
   units_[current_].also_uses.push_back(unit);
   ParameterUnit& added = units_.emplace_back();
-  added.grid = Grid::kExperts;
+  added.grid = grid;
+  added.trainable = trainable;
+  added.part_of = current_;
   added.users = 1;
   return unit;
 }
@@ -98,7 +104,10 @@ Parameter& ParameterStore::Declare(ParameterSpec spec) {
   if (declared_.empty() || declared_.back().size() == kBlock) {
     declared_.emplace_back().reserve(kBlock);
   }
-  const size_t unit = spec.grid == Grid::kExperts ? ExpertUnit() : current_;
+  spec.trainable = std::ranges::none_of(frozen_, [&](const std::string& pattern) {
+    return MatchesPattern(pattern, spec.name.view());
+  });
+  const size_t unit = UnitOf(spec.grid, spec.trainable);
   Parameter& parameter = declared_.back().emplace_back(std::move(spec), unit);
   ordered_.push_back(&parameter);
   return parameter;
@@ -131,32 +140,40 @@ void ParameterStore::Place(const ShardCounts& shards) {
   placed_ = true;
   SortByPlace();
   for (ParameterUnit& unit : units_) {
-    const auto skip_to = [this, &unit](int64_t end) {
-      if (end == numel_) return;
-      if (!unit.gaps.empty() && unit.gaps.back().end == numel_) {
-        unit.gaps.back().end = end;
-      } else {
-        unit.gaps.push_back({numel_, end});
-      }
-      numel_ = end;
-    };
-    const int64_t begin = numel_;
-    int64_t replicated_begin = begin;
-    for (Parameter* parameter : ParametersOf(unit)) {
-      parameter->offset = numel_;
-      numel_ += parameter->numel();
-      skip_to(RoundUp(numel_, kParameterAlignment));
-      if (parameter->spec.tensor_parallel) replicated_begin = numel_;
-      if (!parameter->spec.is_matrix) {
-        if (unit.vectors.numel() == 0) unit.vectors.begin = parameter->offset;
-        unit.vectors.end = numel_;
-      }
-    }
-    unit.tensor_parallel = {begin, replicated_begin};
-    unit.replicated = {replicated_begin, numel_};
-    skip_to(begin + RoundUp(numel_ - begin, shards.of(unit.grid) * kParameterAlignment));
-    unit.range = {begin, numel_};
+    if (unit.trainable) PlaceUnit(unit, shards);
   }
+  trained_numel_ = numel_;
+  for (ParameterUnit& unit : units_) {
+    if (!unit.trainable) PlaceUnit(unit, shards);
+  }
+}
+
+void ParameterStore::PlaceUnit(ParameterUnit& unit, const ShardCounts& shards) {
+  const auto skip_to = [this, &unit](int64_t end) {
+    if (end == numel_) return;
+    if (!unit.gaps.empty() && unit.gaps.back().end == numel_) {
+      unit.gaps.back().end = end;
+    } else {
+      unit.gaps.push_back({numel_, end});
+    }
+    numel_ = end;
+  };
+  const int64_t begin = numel_;
+  int64_t replicated_begin = begin;
+  for (Parameter* parameter : ParametersOf(unit)) {
+    parameter->offset = numel_;
+    numel_ += parameter->numel();
+    skip_to(RoundUp(numel_, kParameterAlignment));
+    if (parameter->spec.tensor_parallel) replicated_begin = numel_;
+    if (!parameter->spec.is_matrix) {
+      if (unit.vectors.numel() == 0) unit.vectors.begin = parameter->offset;
+      unit.vectors.end = numel_;
+    }
+  }
+  unit.tensor_parallel = {begin, replicated_begin};
+  unit.replicated = {replicated_begin, numel_};
+  skip_to(begin + RoundUp(numel_ - begin, shards.of(unit.grid) * kParameterAlignment));
+  unit.range = {begin, numel_};
 }
 
 void ParameterStore::BindWeights(size_t unit, const Tensor& values) {

@@ -5,15 +5,17 @@
 // it, are a unit of their own that the layer's also uses. A unit holds first its tensor-parallel
 // parameters, then the replicated ones, so that sequence parallelism sums those with one message;
 // vectors stand together in the middle, so that weight decay changes seldom and their gradients can
-// be kept apart. Each parameter begins at a multiple of kParameterAlignment elements: aligned for
-// vector and tensor core loads, and for the blocks of the optimizer's scaled state. Units stand in
-// forward order. Whether all of them are in memory at once is for data parallelism to decide
-// (engine/parallel).
+// be kept apart. Frozen parameters, which are never updated, are units of their own too, and stand
+// behind all trained ones. Each parameter begins at a multiple of kParameterAlignment elements:
+// aligned for vector and tensor core loads, and for the blocks of the optimizer's scaled state.
+// Units stand in forward order. Whether all of them are in memory at once is for data parallelism
+// to decide (engine/parallel).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,8 +67,10 @@ struct ParameterSpec {
   Grid grid = Grid::kDense;     // kExperts: of experts, of which an ep rank holds its own
   bool tensor_parallel = true;  // sharded over tp (etp of experts); false = the same on all of them
   bool duplicate = false;       // an earlier pipeline stage has it too, and counts it
+  bool trainable = true;        // false: frozen, it has neither gradient nor optimizer state
   int64_t multiplied = 0;       // matrices, one below the other, that rows are multiplied by
   bool looked_up = false;       // rows of it are read as they are
+  bool vocabulary = false;      // a row stands for a token
   int64_t absorbed_rows = 0;    // of each matrix: serving multiplies by their transpose
   InitKind init = InitKind::kZeros;
   double init_std = 0;
@@ -109,6 +113,8 @@ struct Parameter {
 
 struct ParameterUnit {
   Grid grid = Grid::kDense;            // of all its parameters
+  bool trainable = true;               // likewise
+  size_t part_of = 0;                  // the unit that was begun: itself, or the one it belongs to
   size_t first_parameter = 0;          // once placed: index among the store's
   size_t end_parameter = 0;            // one past its last one
   std::vector<size_t> also_uses;       // other units whose parameters it uses
@@ -131,12 +137,15 @@ struct ShardCounts {
 
 class ParameterStore {
  public:
+  /// Parameters with a name that one of `frozen` matches (MatchesPattern) are frozen.
+  explicit ParameterStore(std::vector<std::string> frozen = {}) : frozen_(std::move(frozen)) {}
+
   /// What is declared from now on belongs to a new unit. Without a call there is one unit.
   ParameterStore& BeginUnit(bool reads_weights_backward = true);
   /// The unit that was begun last.
   size_t current_unit() const { return current_; }
-  /// Adds a parameter to the unit, or to that of its experts. The reference stays valid; its
-  /// tensors are undefined until they are bound.
+  /// Adds a parameter to the unit, or to that of its experts or of its frozen parameters. The
+  /// reference stays valid; its tensors are undefined until they are bound.
   Parameter& Declare(ParameterSpec spec);
   /// Says that the unit also uses an earlier one, that of `parameter`. A unit that others use is
   /// not used on its own.
@@ -169,7 +178,7 @@ class ParameterStore {
   const BufferStore& buffers() const { return buffers_; }
 
   const std::vector<ParameterUnit>& units() const { return units_; }
-  /// In flat order.
+  /// Unit by unit.
   const std::vector<Parameter*>& parameters() const { return ordered_; }
   std::span<Parameter* const> ParametersOf(const ParameterUnit& unit) const {
     return std::span(ordered_).subspan(unit.first_parameter,
@@ -177,10 +186,13 @@ class ParameterStore {
   }
   /// Of the flat order, padding included.
   int64_t numel() const { return numel_; }
+  /// Of its trained units, which come first.
+  int64_t trained_numel() const { return trained_numel_; }
 
  private:
-  /// The unit of the current one's experts, made when it is first asked for.
-  size_t ExpertUnit();
+  /// The unit of the current one's parameters of that kind, made when it is first asked for.
+  size_t UnitOf(Grid grid, bool trainable);
+  void PlaceUnit(ParameterUnit& unit, const ShardCounts& shards);
   /// Brings the parameters of each unit together, in the order in which they stand there.
   void SortByPlace();
 
@@ -191,6 +203,8 @@ class ParameterStore {
   std::vector<Parameter*> ordered_;  // as declared, until they are placed
   bool placed_ = false;
   int64_t numel_ = 0;
+  int64_t trained_numel_ = 0;
+  std::vector<std::string> frozen_;  // patterns of names
   BufferStore buffers_;
 };
 

@@ -6,9 +6,9 @@
 //
 //   module     what is dropped                        what it is made from   where
 //   core_attn  attention's result, its log-sum-exp    queries, keys, values  core_attention.cc
-//   layernorm  both norms' results                    the residual stream    transformer_layer.cc
+//   layernorm  both norms' results                    the residual stream    ..._block.cc
 //   mlp_act    the activation function's result       what went into it      mlp.cc
-//   mlp        norm, fc1's result and activation      the residual stream    transformer_layer.cc
+//   mlp        norm, fc1's result and activation      the residual stream    ..._block.cc
 //   logits     the gradient of the logits             the final norm         lm_head.cc
 //
 // A result goes in whatever form the linear layer after it keeps it, an fp8 copy included. The

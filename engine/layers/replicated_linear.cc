@@ -16,16 +16,16 @@ Tensor As(const LayerContext& context, const Tensor& tensor, DType dtype) {
 
 }  // namespace
 
-ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const LayerContext& context,
-                                   const ModuleName& weight_name, const ModuleName& bias_name,
-                                   int64_t in, int64_t out)
+ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const ModuleName& weight_name,
+                                   const ModuleName& bias_name, int64_t in, int64_t out,
+                                   double init_std)
     : weight_(&store.Declare({.name = weight_name,
                               .rows = out,
                               .columns = in,
                               .tensor_parallel = false,
                               .multiplied = 1,
                               .init = InitKind::kNormal,
-                              .init_std = context.model.init_std,
+                              .init_std = init_std,
                               .partition = WholePartition(out, in)})) {
   if (bias_name.empty()) return;
   bias_ = &store.Declare({.name = bias_name,
@@ -49,9 +49,10 @@ Tensor ReplicatedLinear::Forward(const LayerContext& context, const Tensor& x, M
 
 void ReplicatedLinear::Backward(const LayerContext& context, const Tensor& x, const Tensor& dy,
                                 Tensor& dx, bool accumulate) const {
-  if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
+  if (bias_ != nullptr && bias_->spec.trainable) BiasBackward(dy, bias_->gradient, accumulate);
   const Tensor operand = As(context, dy, context.types.activations);
   Gemm(operand, Transpose::kNo, weight_->weight, Transpose::kNo, dx, {.accumulate = true});
+  if (!weight_->spec.trainable) return;
   const auto weight_gradient = [weight = weight_, operand, x](const LayerContext&, bool add) {
     Gemm(operand, Transpose::kYes, x, Transpose::kNo, weight->gradient, {.accumulate = add});
   };

@@ -12,9 +12,8 @@ namespace trimtab {
 class ReplicatedLinear {
  public:
   /// Declares `weight_name` [out, in] and, if `bias_name` is not empty, a bias [out].
-  ReplicatedLinear(ParameterStore& store, const LayerContext& context,
-                   const ModuleName& weight_name, const ModuleName& bias_name, int64_t in,
-                   int64_t out);
+  ReplicatedLinear(ParameterStore& store, const ModuleName& weight_name,
+                   const ModuleName& bias_name, int64_t in, int64_t out, double init_std);
 
   /// y [rows, out] in `type` under `tag`, from x [rows, in].
   Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,

@@ -28,7 +28,8 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
   for (int64_t i = 0; i < in_flight; ++i) {
     const Tensor tokens = chunk.embedding ? ids() : Tensor();
     const Tensor targets = chunk.head && again ? ids() : shared;
-    batches.push_back({.tokens = tokens, .targets = targets, .hidden = {}});
+    const Tensor positions = context.masks_documents() ? ids() : Tensor();
+    batches.push_back({.tokens = tokens, .targets = targets, .hidden = {}, .positions = positions});
   }
   return batches;
 }
@@ -36,16 +37,17 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
 GptModel::GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk)
     : context_(context), chunk_(chunk) {
   if (chunk.embedding) {
-    embedding_.emplace(store, context_);
+    embedding_.emplace(store, context_, context_.model.embedding());
     embedding_unit_ = store.current_unit();
   }
   layers_.reserve(static_cast<size_t>(chunk.num_layers));
   for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    layers_.emplace_back(store.BeginUnit(), context_, chunk.first_layer + i);
+    const int64_t number = chunk.first_layer + i;
+    layers_.emplace_back(store.BeginUnit(), context_, number, context_.model.layer(number));
     layer_units_.push_back(store.current_unit());
   }
   if (chunk.head) {
-    head_.emplace(store, context_, embedding_ ? &*embedding_ : nullptr);
+    head_.emplace(store, context_, context_.model.head(), embedding_ ? &*embedding_ : nullptr);
     head_unit_ = store.current_unit();
   }
 }
@@ -71,16 +73,24 @@ std::optional<size_t> GptModel::UnitFrom(size_t index) const {
   return head_ ? std::optional(head_unit_) : std::nullopt;
 }
 
+LayerContext GptModel::ContextOf(const MicroBatchState& state) const {
+  LayerContext context = context_;
+  context.positions = state.positions;
+  return context;
+}
+
 Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
                          MicroBatchState& state, Tensor* logits) const {
   state.layers.resize(layers_.size());
   state.gradient_scale = gradient_scale;
+  state.positions = batch.positions;
+  const LayerContext context = ContextOf(state);
   state.inputs.clear();
   if (embedding_) {
     state.tokens = batch.tokens;
     context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kForward});
     hooks_->BeginForward(embedding_unit_, UnitFrom(0));
-    state.inputs.push_back(embedding_->Forward(context_, batch.tokens, state.embedding));
+    state.inputs.push_back(embedding_->Forward(context, batch.tokens, state.embedding));
     hooks_->EndForward(embedding_unit_);
   } else {
     state.inputs.push_back(batch.hidden);
@@ -89,7 +99,7 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
     EnterLayer(PassKind::kForward, i);
     hooks_->BeginForward(LayerUnit(i), UnitFrom(i + 1));
     TransformerLayerSaved saved;
-    state.inputs.push_back(layers_[i].Forward(context_, state.inputs.back(), saved));
+    state.inputs.push_back(layers_[i].Forward(context, state.inputs.back(), saved));
     const RecomputeGroup group = GroupOf(i);
     if (!group.recomputed) state.layers[i] = std::move(saved);
     if (group.first < static_cast<int64_t>(i)) state.inputs[i] = {};
@@ -102,7 +112,7 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
   }
   context_.device.EnterPiece({PieceKind::kHead, PassKind::kForward});
   hooks_->BeginForward(head_unit_, std::nullopt);
-  head_->Forward(context_, state.inputs.back(), batch.targets, gradient_scale, loss_sum, state.head,
+  head_->Forward(context, state.inputs.back(), batch.targets, gradient_scale, loss_sum, state.head,
                  logits);
   // Elsewhere its backward pass follows at once.
   if (context_.parallel.layout.schedule == Schedule::kGpipe) hooks_->EndForward(head_unit_);
@@ -112,7 +122,7 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
 Tensor GptModel::Serve(const ServingPass& pass) const {
   LayerContext context = context_;
   context.micro_batch = 1;
-  context.sequence = pass.rows->count();
+  context.sequence = pass.rows->rows();
   context.paged = pass.rows;
   Tensor x = pass.hidden;
   if (embedding_) {
@@ -143,12 +153,12 @@ std::optional<size_t> GptModel::UnitBelow(size_t index, const MicroBatchState& s
   return LayerUnit(again ? static_cast<size_t>(GroupOf(index - 1).first) : index - 1);
 }
 
-void GptModel::Recompute(MicroBatchState& state, size_t last) const {
+void GptModel::Recompute(const LayerContext& context, MicroBatchState& state, size_t last) const {
   for (auto i = static_cast<size_t>(GroupOf(last).first); i <= last; ++i) {
     EnterLayer(PassKind::kBackward, i);
     hooks_->BeginForward(LayerUnit(i), i < last ? LayerUnit(i + 1) : UnitBelow(last, state));
     EnterLayer(PassKind::kRecompute, i);
-    Tensor y = layers_[i].Forward(context_, state.inputs[i], state.layers[i]);
+    Tensor y = layers_[i].Forward(context, state.inputs[i], state.layers[i]);
     if (i == last) return;  // its backward pass follows at once
     state.inputs[i + 1] = std::move(y);
     hooks_->EndForward(LayerUnit(i));
@@ -170,7 +180,7 @@ Tensor GptModel::HeadBackward(const LayerContext& context, MicroBatchState& stat
 
 void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBatchState& state,
                              Tensor& dx, bool accumulate) const {
-  if (!state.layers[index].defined()) Recompute(state, index);
+  if (!state.layers[index].defined()) Recompute(context, state, index);
   EnterLayer(PassKind::kBackward, index);
   hooks_->BeginBackward(LayerUnit(index), UnitBelow(index, state));
   hooks_->BeginGradients(LayerUnit(index), PartOf(context));
@@ -183,29 +193,31 @@ void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBat
   hooks_->EndGradients(LayerUnit(index), PartOf(context));
 }
 
-void GptModel::EmbeddingBackward(const MicroBatchState& state, Tensor dx, bool accumulate) const {
+void GptModel::EmbeddingBackward(const LayerContext& context, const MicroBatchState& state,
+                                 Tensor dx, bool accumulate) const {
   context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kBackward});
   const bool reads_weights = embedding_->reads_weights_backward();
   if (reads_weights) hooks_->BeginBackward(embedding_unit_, std::nullopt);
   hooks_->BeginGradients(embedding_unit_, GradientPart::kAll);
   const bool written = context_.model.tied_embeddings && head_.has_value();
-  embedding_->Backward(context_, state.tokens, state.embedding, std::move(dx), accumulate, written);
+  embedding_->Backward(context, state.tokens, state.embedding, std::move(dx), accumulate, written);
   if (reads_weights) hooks_->EndBackward(embedding_unit_);
   hooks_->EndGradients(embedding_unit_, GradientPart::kAll);
 }
 
 Tensor GptModel::Backward(MicroBatchState& state, Tensor dy, bool accumulate) const {
-  Tensor dx = head_ ? HeadBackward(context_, state, accumulate) : std::move(dy);
-  for (size_t i = layers_.size(); i-- > 0;) LayerBackward(context_, i, state, dx, accumulate);
+  const LayerContext context = ContextOf(state);
+  Tensor dx = head_ ? HeadBackward(context, state, accumulate) : std::move(dy);
+  for (size_t i = layers_.size(); i-- > 0;) LayerBackward(context, i, state, dx, accumulate);
   if (embedding_) {
-    EmbeddingBackward(state, std::exchange(dx, {}), accumulate);
+    EmbeddingBackward(context, state, std::exchange(dx, {}), accumulate);
   }
   state = {};
   return dx;
 }
 
 Tensor GptModel::BackwardInput(MicroBatchState& state, Tensor dy, bool accumulate) const {
-  LayerContext context = context_;
+  LayerContext context = ContextOf(state);
   const auto put_off = [&]() -> const LayerContext& {
     context.deferred = &state.deferred.emplace_back();
     return context;
@@ -232,13 +244,13 @@ void GptModel::BackwardWeight(MicroBatchState& state, bool accumulate) const {
     EnterLayer(PassKind::kBackward, i);
     make(LayerUnit(i));
   }
-  if (embedding_) EmbeddingBackward(state, state.dembedding, accumulate);
+  if (embedding_) EmbeddingBackward(ContextOf(state), state, state.dembedding, accumulate);
   state = {};
 }
 
 void GptModel::EndStep() const {
   for (const TransformerLayer& layer : layers_) {
-    if (layer.moe() != nullptr) layer.moe()->router().EndStep(context_);
+    if (layer.moe() != nullptr) layer.moe()->router().EndStep();
   }
 }
 

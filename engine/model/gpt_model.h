@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/config/model_config.h"
 #include "engine/layers/embedding.h"
 #include "engine/layers/lm_head.h"
 #include "engine/layers/transformer_layer.h"
@@ -27,9 +28,10 @@ ModelChunk WholeModel(const ModelConfig& model);
 
 /// What goes into a chunk for one micro batch.
 struct MicroBatch {
-  Tensor tokens;   // [N] int32; with the embedding
-  Tensor targets;  // [N] int32, the ids to predict; with the head
-  Tensor hidden;   // [rows, C]; without the embedding: what the chunk before it returned
+  Tensor tokens;       // [N] int32; with the embedding
+  Tensor targets;      // [N] int32, the ids to predict; with the head
+  Tensor hidden;       // [rows, C]; without the embedding: what the chunk before it returned
+  Tensor positions{};  // [N] int32, in their documents; where those are masked
 };
 
 /// Memory for the ids that a chunk takes, `in_flight` micro batches of them.
@@ -38,7 +40,8 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
 
 /// What a chunk keeps of one micro batch between Forward and the end of Backward.
 struct MicroBatchState {
-  Tensor tokens;  // [N] int32; with the embedding
+  Tensor tokens;     // [N] int32; with the embedding
+  Tensor positions;  // [N] int32; where documents are masked
   EmbeddingSaved embedding;
   // Per layer and then the head: its input [rows, C]. Undefined within a group of layers that are
   // recomputed together, which keeps only the first one's.
@@ -61,7 +64,7 @@ enum class ServedHead : uint8_t {
 struct ServingPass {
   Tensor tokens;                         // [N] int32; with the embedding
   Tensor hidden;                         // [N, C]; without the embedding
-  const PagedRows* rows = nullptr;       // what the N rows are
+  const RowLayout* rows = nullptr;       // what the N rows are
   std::span<const PagedCache> caches{};  // of the chunk's layers
   Tensor outputs;  // [M] int32: the rows whose logits are asked; with the head
   ServedHead head = ServedHead::kLogits;
@@ -113,8 +116,10 @@ class GptModel {
  private:
   /// The layers that are recomputed together with layer `index`, if it is.
   RecomputeGroup GroupOf(size_t index) const;
+  /// Returns what layers need to know of the micro batch.
+  LayerContext ContextOf(const MicroBatchState& state) const;
   /// Runs the group that ends at layer `last` forward again, keeping everything.
-  void Recompute(MicroBatchState& state, size_t last) const;
+  void Recompute(const LayerContext& context, MicroBatchState& state, size_t last) const;
   void EnterLayer(PassKind pass, size_t index) const;
   size_t LayerUnit(size_t index) const { return layer_units_[index]; }
   /// The unit whose weights the forward pass reads in layer `index`: behind the layers, the head's.
@@ -127,7 +132,8 @@ class GptModel {
   Tensor HeadBackward(const LayerContext& context, MicroBatchState& state, bool accumulate) const;
   void LayerBackward(const LayerContext& context, size_t index, MicroBatchState& state, Tensor& dx,
                      bool accumulate) const;
-  void EmbeddingBackward(const MicroBatchState& state, Tensor dx, bool accumulate) const;
+  void EmbeddingBackward(const LayerContext& context, const MicroBatchState& state, Tensor dx,
+                         bool accumulate) const;
 
   LayerContext context_;
   ModelChunk chunk_;

@@ -16,17 +16,15 @@ OpRecord Record(OpKind kind, const AttentionShape& s, int64_t columns, int64_t v
                 DType dtype) {
   return {.kind = kind,
           .dtype = dtype,
-          .dims = {s.batch * s.heads, s.sequence, s.head_size, s.kv_heads},
-          .flops = columns * 2 * s.batch * s.heads * s.visible_scores(),
+          .dims = {s.rows.batch * s.heads, s.rows.sequence, s.head_size, s.kv_heads},
+          .flops = columns * 2 * s.rows.batch * s.heads * s.visible_scores(),
           .bytes = values * SizeOf(dtype) + LogSumExpShape(s).numel() * SizeOf(DType::kF32)};
 }
 
 }  // namespace
 
 int64_t AttentionShape::visible_scores() const {
-  const int64_t window = scores.window > 0 ? std::min(scores.window, sequence) : sequence;
-  // The first rows see fewer keys than a window holds.
-  return window * (window + 1) / 2 + (sequence - window) * window;
+  return Visible(CausalScores(rows.sequence, scores.window));
 }
 
 OpRecord AttentionForwardRecord(const AttentionShape& s, DType dtype) {
@@ -104,19 +102,18 @@ OpRecord RopeRecord(const AttentionShape& s, DType dtype) {
           .bytes = values * SizeOf(dtype)};
 }
 
-void Rope(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
-          bool inverse, Tensor& qkv) {
+void Rope(const AttentionShape& shape, const Rotary& rotary, bool inverse, Tensor& qkv) {
   constexpr OpKind kOp = OpKind::kRope;
-  CheckRotary(kOp, shape, positions, rotary, kMaxRotarySize);
+  CheckRotary(kOp, shape, rotary, kMaxRotarySize);
   Device& device = qkv.device();
   CheckPlainFloat(kOp, "qkv", qkv);
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());
   const OpScope scope(device, RopeRecord(shape, qkv.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::rope)(shape, positions, rotary, inverse, qkv);
+    return CudaKernel(device, kOp, &CudaOps::rope)(shape, rotary, inverse, qkv);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  RopeCpu(device.threads(), shape, positions, rotary, inverse, F32InOut(qkv).data());
+  RopeCpu(device.threads(), shape, rotary, inverse, F32InOut(qkv).data());
 }
 
 }  // namespace trimtab

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
-#include "engine/ops/positions.h"
 #include "engine/ops/rotary.h"
+#include "engine/ops/row_layout.h"
 
 namespace trimtab {
 
@@ -29,16 +29,16 @@ struct ScoreOptions {
 
 /// Shape of one attention call on this rank: heads are the rank's own.
 struct AttentionShape {
-  int64_t batch = 0;      // B
-  int64_t sequence = 0;   // T
+  RowLayout rows{};       // B sequences of T rows each
   int64_t heads = 0;      // query heads
   int64_t kv_heads = 0;   // key/value heads; query head h reads head h / (heads / kv_heads)
   int64_t head_size = 0;  // D
   ScoreOptions scores{};
   int64_t value_head_size = 0;  // Dv, of values and of the result; 0 = D
   bool values_in_keys = false;  // of a paged cache: a value is the last Dv dims of its key
+  double visible_share = 1;     // of the causal scores: what documents are expected to leave
 
-  int64_t tokens() const { return batch * sequence; }  // N
+  int64_t tokens() const { return rows.rows(); }  // N
   int64_t value_size() const { return value_head_size > 0 ? value_head_size : head_size; }
   /// What scores are multiplied by.
   double score_scale() const {
@@ -46,6 +46,10 @@ struct AttentionShape {
   }
   /// The scores of one head and sequence that are computed.
   int64_t visible_scores() const;
+  /// Of `causal` scores, which causality leaves, those that documents are expected to leave.
+  int64_t Visible(int64_t causal) const {
+    return visible_share == 1 ? causal : std::llround(visible_share * static_cast<double>(causal));
+  }
   /// Columns of a token's queries, of its keys and values, of both, of the result.
   int64_t query_size() const { return heads * head_size; }
   int64_t kv_size() const { return kv_heads * (head_size + (values_in_keys ? 0 : value_size())); }
@@ -53,8 +57,13 @@ struct AttentionShape {
   int64_t out_size() const { return heads * value_size(); }
 };
 
+/// Returns how many keys `rows` rows of one document see together, each at most `window` of them (0
+/// = all up to itself).
+int64_t CausalScores(int64_t rows, int64_t window);
+
 /// FLOPs count the scores that are computed, the causal half of T x T, or what of it a window
-/// leaves: forward 2 products, backward 5, each 2*D per score, or 2*Dv where values are a factor.
+/// leaves, and of that the share that documents leave: forward 2 products, backward 5, each 2*D per
+/// score, or 2*Dv where values are a factor.
 OpRecord AttentionForwardRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 OpRecord AttentionBackwardRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
@@ -75,9 +84,8 @@ void AttentionBackward(const AttentionShape& shape, const Tensor& qkv, const Ten
 /// Cost of one rotation over qkv [N, H*D + KV*(D + Dv)].
 OpRecord RopeRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
-/// Turns the query and key heads of qkv in place by the positions of their T tokens. `inverse`: the
+/// Turns the query and key heads of qkv in place by the positions of their rows. `inverse`: the
 /// backward pass on dqkv.
-void Rope(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
-          bool inverse, Tensor& qkv);
+void Rope(const AttentionShape& shape, const Rotary& rotary, bool inverse, Tensor& qkv);
 
 }  // namespace trimtab

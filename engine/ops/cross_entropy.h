@@ -27,6 +27,8 @@ struct VocabShard {
   int64_t valid = 0;  // the unpadded vocabulary size V (of the whole vocabulary)
 };
 
+/// A target below 0 is none: the row's loss and its gradient are 0.
+///
 /// losses [N] of targets [N] (int32) from logits [N, V padded], which become
 /// scale * (softmax - onehot(target)). `scale` [1] is a tensor because captured work must be able
 /// to read a new one. Where `logits` are those of the model under a soft cap (ApplySoftCap), their

@@ -18,6 +18,8 @@
 #include "engine/ops/gemm.h"
 #include "engine/ops/head_norm.h"
 #include "engine/ops/latent_heads.h"
+#include "engine/ops/momentum.h"
+#include "engine/ops/newton_schulz.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/packed_gemm.h"
 #include "engine/ops/packed_lookup.h"
@@ -26,6 +28,8 @@
 #include "engine/ops/quantize.h"
 #include "engine/ops/router.h"
 #include "engine/ops/sequence_routing.h"
+#include "engine/ops/update_state.h"
+#include "engine/ops/whole_norm.h"
 
 namespace trimtab {
 
@@ -39,10 +43,10 @@ struct CudaOps {
                              const Tensor& scratch) = nullptr;
   decltype(&AttentionBlockForward) attention_block_forward = nullptr;
   /// As AttentionBlockBackward, with the scratch it asks for.
-  void (*attention_block_backward)(const AttentionShape& shape, const AttentionBlock& block,
-                                   const Tensor& qkv, const Tensor& kv, const Tensor& out,
-                                   const Tensor& log_sum_exp, const Tensor& dout, Tensor& dquery,
-                                   Tensor& dkv, const Tensor& scratch) = nullptr;
+  void (*attention_block_backward)(const AttentionShape& shape, const RowLayout& keys,
+                                   const AttentionBlock& block, const Tensor& qkv, const Tensor& kv,
+                                   const Tensor& out, const Tensor& log_sum_exp, const Tensor& dout,
+                                   Tensor& dquery, Tensor& dkv, const Tensor& scratch) = nullptr;
   decltype(&AttentionSink) attention_sink = nullptr;
   decltype(&AttentionSinkBackward) attention_sink_backward = nullptr;
   decltype(&JoinHeads) join_heads = nullptr;
@@ -50,6 +54,10 @@ struct CudaOps {
   decltype(&Rope) rope = nullptr;
   decltype(&HeadNormForward) head_norm_forward = nullptr;
   decltype(&HeadNormBackward) head_norm_backward = nullptr;
+  decltype(&WholeNormSquares) whole_norm_squares = nullptr;
+  decltype(&WholeNormForward) whole_norm_forward = nullptr;
+  decltype(&WholeNormSlopes) whole_norm_slopes = nullptr;
+  decltype(&WholeNormBackward) whole_norm_backward = nullptr;
   decltype(&LayerNormForward) layer_norm_forward = nullptr;
   decltype(&LayerNormBackward) layer_norm_backward = nullptr;
   decltype(&LayerNormBackward) layer_norm_backward_beside_fp8 = nullptr;  // with copies
@@ -79,6 +87,9 @@ struct CudaOps {
   decltype(&SumSquares) sum_squares = nullptr;
   decltype(&Clip) clip = nullptr;
   decltype(&AdamW) adamw = nullptr;
+  decltype(&MomentumUpdate) momentum = nullptr;
+  decltype(&Normalize) normalize = nullptr;
+  decltype(&Quintic) quintic = nullptr;
   decltype(&Amax) amax = nullptr;
   decltype(&Quantize) quantize = nullptr;
   decltype(&UpdateFp8Scales) update_fp8_scales = nullptr;

@@ -114,7 +114,7 @@ void Fill(Tensor& x, float value) {
   constexpr OpKind kOp = OpKind::kFill;
   TRIMTAB_ASSERT(x.defined(), "fill: x is undefined");
   Device& device = x.device();
-  const bool zeroable = x.dtype() == DType::kU16 || IsFp8(x.dtype());
+  const bool zeroable = x.dtype() == DType::kU16 || x.dtype() == DType::kI8 || IsFp8(x.dtype());
   TRIMTAB_ASSERT(IsPlainFloat(x.dtype()) || (zeroable && value == 0.0f), "fill: x is {}, value {}",
                  Name(x.dtype()), value);
   const OpScope scope(device, FillRecord(x.numel(), x.dtype()));

@@ -27,7 +27,7 @@ void Copy(const Tensor& source, Tensor& destination);
 /// of as many rows; converts as Copy does.
 void CopyColumns(const Tensor& source, int64_t from, Tensor& destination, int64_t to,
                  int64_t columns);
-/// x = value in every element (fp32, bf16, fp16; uint16 and fp8 only with 0).
+/// x = value in every element (fp32, bf16, fp16; uint16, int8 and fp8 only with 0).
 void Fill(Tensor& x, float value);
 /// x = soft_cap.Apply(x) in every element (fp32, bf16, fp16).
 void ApplySoftCap(const SoftCap& soft_cap, Tensor& x);

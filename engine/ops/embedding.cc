@@ -109,49 +109,48 @@ void EmbeddingBackward(const Tensor& tokens, const Tensor& dout, int64_t vocab_s
 namespace {
 
 // Both directions: `table` [more rows than there are positions, C] of `dtype`, `x` [rows, C].
-void CheckPosition(OpKind op, const Tensor& table, int64_t row_start, const Positions& positions,
+void CheckPosition(OpKind op, const Tensor& table, int64_t row_start, const RowLayout& layout,
                    DType dtype, const Tensor& x) {
   CheckMatrix(op, "x", x);
   CheckMatrix(op, "table", table);
   CheckPlainFloat(op, "x", x);
   CheckPlainFloat(op, "table", table);
   CheckOperand(op, "table", table, {table.dim(0), x.dim(1)}, x.device(), dtype);
-  TRIMTAB_ASSERT(row_start >= 0 && positions.sequence >= 1 && positions.end() <= table.dim(0),
+  TRIMTAB_ASSERT(row_start >= 0 && layout.sequence >= 1 && layout.end_position() <= table.dim(0),
                  "{}: {} positions of a sequence up to {}, from row {}; the table has {}", Name(op),
-                 positions.sequence, positions.end(), row_start, table.dim(0));
+                 layout.sequence, layout.end_position(), row_start, table.dim(0));
 }
 
 }  // namespace
 
-void PositionForward(const Tensor& table, int64_t row_start, const Positions& positions,
-                     Tensor& x) {
+void PositionForward(const Tensor& table, int64_t row_start, const RowLayout& layout, Tensor& x) {
   constexpr OpKind kOp = OpKind::kPositionForward;
-  CheckPosition(kOp, table, row_start, positions, x.dtype(), x);
+  CheckPosition(kOp, table, row_start, layout, x.dtype(), x);
   Device& device = x.device();
   const OpScope scope(device, PositionForwardRecord(x.dim(0), x.dim(1), x.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::position_forward)(table, row_start, positions, x);
+    return CudaKernel(device, kOp, &CudaOps::position_forward)(table, row_start, layout, x);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  const Tensor used = table.Slice(0, {positions.end(), x.dim(1)});
-  PositionForwardCpu(device.threads(), x.dim(0), x.dim(1), F32In(used).data(), row_start, positions,
-                     F32InOut(x).data());
+  const Tensor used = table.Slice(0, {layout.end_position(), x.dim(1)});
+  PositionForwardCpu(device.threads(), x.dim(0), x.dim(1), F32In(used).data(), row_start,
+                     layout.view(), F32InOut(x).data());
 }
 
-void PositionBackward(const Tensor& dx, int64_t row_start, const Positions& positions,
+void PositionBackward(const Tensor& dx, int64_t row_start, const RowLayout& layout,
                       Tensor& dtable) {
   constexpr OpKind kOp = OpKind::kPositionBackward;
-  CheckPosition(kOp, dtable, row_start, positions, dtable.dtype(), dx);
+  CheckPosition(kOp, dtable, row_start, layout, dtable.dtype(), dx);
   Device& device = dx.device();
   const OpScope scope(device,
                       PositionBackwardRecord(dx.dim(0), dx.dim(1), dx.dtype(), dtable.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::position_backward)(dx, row_start, positions, dtable);
+    return CudaKernel(device, kOp, &CudaOps::position_backward)(dx, row_start, layout, dtable);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  const Tensor used = dtable.Slice(0, {positions.end(), dx.dim(1)});
+  const Tensor used = dtable.Slice(0, {layout.end_position(), dx.dim(1)});
   PositionBackwardCpu(device.threads(), dx.dim(0), dx.dim(1), F32In(dx).data(), row_start,
-                      positions, F32InOut(used).data());
+                      layout.view(), F32InOut(used).data());
 }
 
 }  // namespace trimtab

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
-#include "engine/ops/positions.h"
+#include "engine/ops/row_layout.h"
 
 namespace trimtab {
 
@@ -24,12 +24,10 @@ void EmbeddingForward(const Tensor& tokens, const Tensor& table, int64_t vocab_s
 void EmbeddingBackward(const Tensor& tokens, const Tensor& dout, int64_t vocab_start,
                        Tensor& dtable);
 
-/// x [rows, C] += table[position]: rows are a run, from row_start on, of the flattened [B, T] that
-/// this rank has, T being positions.sequence.
-void PositionForward(const Tensor& table, int64_t row_start, const Positions& positions, Tensor& x);
+/// x [rows, C] += table[position]: rows are a run, from row_start on, of those of `layout`.
+void PositionForward(const Tensor& table, int64_t row_start, const RowLayout& layout, Tensor& x);
 
 /// dtable[position] += dx row. Always adds.
-void PositionBackward(const Tensor& dx, int64_t row_start, const Positions& positions,
-                      Tensor& dtable);
+void PositionBackward(const Tensor& dx, int64_t row_start, const RowLayout& layout, Tensor& dtable);
 
 }  // namespace trimtab

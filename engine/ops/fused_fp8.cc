@@ -259,23 +259,22 @@ void SwiGluBackwardFp8(const Tensor& gate_up, const Tensor& dy, const Tensor& sc
   Store(device, rows, 2 * columns, dgate_up.data(), scale, out);
 }
 
-void RopeBackwardFp8(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
-                     const Tensor& dqkv, const Tensor& scale, Fp8Output& out) {
+void RopeBackwardFp8(const AttentionShape& shape, const Rotary& rotary, const Tensor& dqkv,
+                     const Tensor& scale, Fp8Output& out) {
   constexpr OpKind kOp = OpKind::kRopeBackwardFp8;
-  CheckRotary(kOp, shape, positions, rotary, kMaxRopeFp8Dims);
+  CheckRotary(kOp, shape, rotary, kMaxRopeFp8Dims);
   CheckPlainFloat(kOp, "dqkv", dqkv);
   Device& device = dqkv.device();
   CheckOperand(kOp, "dqkv", dqkv, QkvShape(shape), device, dqkv.dtype());
   CheckOutput(kOp, scale, out, dqkv.dim(0), dqkv.dim(1), device, DType::kF8E5M2);
   const OpScope scope(device, RopeBackwardFp8Record(shape, dqkv.dtype(), CopiesOf(out)));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::rope_backward_fp8)(shape, positions, rotary, dqkv,
-                                                                scale, out);
+    return CudaKernel(device, kOp, &CudaOps::rope_backward_fp8)(shape, rotary, dqkv, scale, out);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   HostFloats values(dqkv.numel());
   std::copy_n(F32In(dqkv).data(), dqkv.numel(), values.data());
-  RopeCpu(device.threads(), shape, positions, rotary, /*inverse=*/true, values.data());
+  RopeCpu(device.threads(), shape, rotary, /*inverse=*/true, values.data());
   RoundInPlace(device.threads(), dqkv.dtype(), dqkv.numel(), values.data());
   Store(device, dqkv.dim(0), dqkv.dim(1), values.data(), scale, out);
 }

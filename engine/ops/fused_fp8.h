@@ -64,7 +64,7 @@ void SwiGluBackwardFp8(const Tensor& gate_up, const Tensor& dy, const Tensor& sc
 inline constexpr int64_t kMaxRopeFp8Dims = 256;
 /// out [N, H*D + KV*(D + Dv)], e5m2 = Quantize of the inverse Rope of dqkv, as that would be
 /// stored; dqkv stays as it is.
-void RopeBackwardFp8(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
-                     const Tensor& dqkv, const Tensor& scale, Fp8Output& out);
+void RopeBackwardFp8(const AttentionShape& shape, const Rotary& rotary, const Tensor& dqkv,
+                     const Tensor& scale, Fp8Output& out);
 
 }  // namespace trimtab

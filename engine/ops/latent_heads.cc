@@ -8,8 +8,7 @@
 namespace trimtab {
 namespace {
 
-void CheckShared(OpKind op, const AttentionShape& s, const Positions& positions,
-                 const Rotary& rotary) {
+void CheckShared(OpKind op, const AttentionShape& s, const Rotary& rotary) {
   CheckAttention(op, s);
   TRIMTAB_ASSERT(s.heads == s.kv_heads, "{}: {} query heads and {} of keys, expected as many",
                  Name(op), s.heads, s.kv_heads);
@@ -17,8 +16,6 @@ void CheckShared(OpKind op, const AttentionShape& s, const Positions& positions,
                      rotary.dims <= kMaxRotarySize,
                  "{}: {} dims of a head of {} turn, expected an even number of fewer", Name(op),
                  rotary.dims, s.head_size);
-  TRIMTAB_ASSERT(positions.sequence == s.sequence, "{}: positions of {} tokens, expected {}",
-                 Name(op), positions.sequence, s.sequence);
 }
 
 OpRecord Record(OpKind kind, const AttentionShape& s, int64_t rotary_size, DType dtype) {
@@ -43,11 +40,10 @@ Shape JoinedKeyValueShape(const AttentionShape& s, int64_t rotary_size) {
   return {s.tokens(), s.heads * (s.head_size - rotary_size + s.value_size())};
 }
 
-void JoinHeads(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
-               const Tensor& query, const Tensor& key_value, const Tensor& key_rotary,
-               Tensor& qkv) {
+void JoinHeads(const AttentionShape& shape, const Rotary& rotary, const Tensor& query,
+               const Tensor& key_value, const Tensor& key_rotary, Tensor& qkv) {
   constexpr OpKind kOp = OpKind::kJoinHeads;
-  CheckShared(kOp, shape, positions, rotary);
+  CheckShared(kOp, shape, rotary);
   Device& device = qkv.device();
   CheckPlainFloat(kOp, "qkv", qkv);
   const DType dtype = qkv.dtype();
@@ -57,19 +53,18 @@ void JoinHeads(const AttentionShape& shape, const Positions& positions, const Ro
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, dtype);
   const OpScope scope(device, JoinHeadsRecord(shape, rotary.dims, dtype));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::join_heads)(shape, positions, rotary, query, key_value,
+    return CudaKernel(device, kOp, &CudaOps::join_heads)(shape, rotary, query, key_value,
                                                          key_rotary, qkv);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  JoinHeadsCpu(device.threads(), shape, positions, rotary, F32In(query).data(),
-               F32In(key_value).data(), F32In(key_rotary).data(), F32Out(qkv).data());
+  JoinHeadsCpu(device.threads(), shape, rotary, F32In(query).data(), F32In(key_value).data(),
+               F32In(key_rotary).data(), F32Out(qkv).data());
 }
 
-void JoinHeadsBackward(const AttentionShape& shape, const Positions& positions,
-                       const Rotary& rotary, const Tensor& dqkv, Tensor& dquery, Tensor& dkey_value,
-                       Tensor& dkey_rotary) {
+void JoinHeadsBackward(const AttentionShape& shape, const Rotary& rotary, const Tensor& dqkv,
+                       Tensor& dquery, Tensor& dkey_value, Tensor& dkey_rotary) {
   constexpr OpKind kOp = OpKind::kJoinHeadsBackward;
-  CheckShared(kOp, shape, positions, rotary);
+  CheckShared(kOp, shape, rotary);
   Device& device = dqkv.device();
   CheckPlainFloat(kOp, "dqkv", dqkv);
   const DType dtype = dqkv.dtype();
@@ -80,13 +75,12 @@ void JoinHeadsBackward(const AttentionShape& shape, const Positions& positions,
   CheckOperand(kOp, "dkey_rotary", dkey_rotary, {shape.tokens(), rotary.dims}, device, dtype);
   const OpScope scope(device, JoinHeadsBackwardRecord(shape, rotary.dims, dtype));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::join_heads_backward)(shape, positions, rotary, dqkv,
-                                                                  dquery, dkey_value, dkey_rotary);
+    return CudaKernel(device, kOp, &CudaOps::join_heads_backward)(shape, rotary, dqkv, dquery,
+                                                                  dkey_value, dkey_rotary);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  JoinHeadsBackwardCpu(device.threads(), shape, positions, rotary, F32In(dqkv).data(),
-                       F32Out(dquery).data(), F32Out(dkey_value).data(),
-                       F32Out(dkey_rotary).data());
+  JoinHeadsBackwardCpu(device.threads(), shape, rotary, F32In(dqkv).data(), F32Out(dquery).data(),
+                       F32Out(dkey_value).data(), F32Out(dkey_rotary).data());
 }
 
 }  // namespace trimtab

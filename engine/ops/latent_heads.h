@@ -18,13 +18,12 @@ OpRecord JoinHeadsBackwardRecord(const AttentionShape& shape, int64_t rotary_siz
 Shape JoinedKeyValueShape(const AttentionShape& shape, int64_t rotary_size);
 
 /// qkv as AttentionForward reads it, with as many key heads as query heads: the last rotary.dims of
-/// every query and key head turn by the positions of the T tokens.
-void JoinHeads(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
-               const Tensor& query, const Tensor& key_value, const Tensor& key_rotary, Tensor& qkv);
+/// every query and key head turn by the positions of the rows.
+void JoinHeads(const AttentionShape& shape, const Rotary& rotary, const Tensor& query,
+               const Tensor& key_value, const Tensor& key_rotary, Tensor& qkv);
 
 /// Gradients of the three from that of qkv.
-void JoinHeadsBackward(const AttentionShape& shape, const Positions& positions,
-                       const Rotary& rotary, const Tensor& dqkv, Tensor& dquery, Tensor& dkey_value,
-                       Tensor& dkey_rotary);
+void JoinHeadsBackward(const AttentionShape& shape, const Rotary& rotary, const Tensor& dqkv,
+                       Tensor& dquery, Tensor& dkey_value, Tensor& dkey_rotary);
 
 }  // namespace trimtab

@@ -12,26 +12,17 @@
 namespace trimtab {
 namespace {
 
-/// Of a query at `position`.
-int64_t VisibleKeys(const ScoreOptions& scores, int64_t position) {
-  return scores.window > 0 ? std::min(scores.window, position + 1) : position + 1;
-}
-
-/// Sum of VisibleKeys over the positions before `end`.
-int64_t VisibleScoresBefore(const ScoreOptions& scores, int64_t end) {
-  const int64_t window = scores.window > 0 ? std::min(scores.window, end) : end;
-  return window * (window + 1) / 2 + (end - window) * window;
-}
-
 /// Bytes of the entries of one token.
 int64_t EntryBytes(const AttentionShape& s, DType entries) {
   return s.values_in_keys ? KeyCacheBytesPerToken(s.kv_heads, s.head_size, entries)
                           : PagedCacheBytesPerToken(s.kv_heads, s.head_size, entries);
 }
 
-void CheckCache(OpKind op, const AttentionShape& s, const PagedRows& rows, const PagedCache& cache,
-                const Device& device) {
+void CheckCache(OpKind op, const AttentionShape& s, const PagedCache& cache, const Device& device) {
   CheckAttention(op, s);
+  const RowLayout& rows = s.rows;
+  TRIMTAB_ASSERT(rows.paged != nullptr, "{}: rows without block tables", Name(op));
+  const Tensor& blocks_of = rows.paged->blocks;
   const int64_t blocks = cache.blocks();
   const int64_t size = cache.block_size();
   const DType dtype = cache.dtype();
@@ -53,13 +44,13 @@ void CheckCache(OpKind op, const AttentionShape& s, const PagedRows& rows, const
                  device);
   }
   CheckOperand(op, "positions", rows.positions, {s.tokens()}, device, DType::kI32);
-  CheckOperand(op, "sequence_of", rows.sequence_of, {s.tokens()}, device, DType::kI32);
-  const auto sequences = static_cast<int64_t>(rows.sequences.size());
-  CheckMatrix(op, "blocks", rows.blocks);
-  CheckOperand(op, "blocks", rows.blocks, {sequences, rows.blocks.dim(1)}, device, DType::kI32);
-  TRIMTAB_ASSERT(rows.end_position() <= rows.blocks.dim(1) * size,
+  CheckOperand(op, "segment_of", rows.paged->segment_of, {s.tokens()}, device, DType::kI32);
+  const auto segments = std::ssize(rows.paged->segments);
+  CheckMatrix(op, "blocks", blocks_of);
+  CheckOperand(op, "blocks", blocks_of, {segments, blocks_of.dim(1)}, device, DType::kI32);
+  TRIMTAB_ASSERT(rows.end_position() <= blocks_of.dim(1) * size,
                  "{}: a position {} in {} blocks of {}", Name(op), rows.end_position() - 1,
-                 rows.blocks.dim(1), size);
+                 blocks_of.dim(1), size);
 }
 
 /// A part of a cache. Zeros are all bits clear in every type.
@@ -72,69 +63,6 @@ Tensor Zeroed(Device& device, const Shape& shape, DType dtype) {
 }
 
 }  // namespace
-
-int64_t PagedRows::end_position() const {
-  int64_t end = 0;
-  for (const PagedSequence& each : sequences) end = std::max(end, each.end_position());
-  return end;
-}
-
-Positions PagedRows::ListedPositions() const {
-  const auto* list = static_cast<const int32_t*>(positions.raw());
-  return Positions::Listed(list, count(), end_position());
-}
-
-int64_t PagedRows::visible_scores(const ScoreOptions& scores) const {
-  int64_t sum = 0;
-  for (const PagedSequence& each : sequences) {
-    sum += VisibleScoresBefore(scores, each.end_position()) -
-           VisibleScoresBefore(scores, each.first_position);
-  }
-  return sum;
-}
-
-int64_t PagedRows::visible_keys(const ScoreOptions& scores) const {
-  int64_t sum = 0;
-  for (const PagedSequence& each : sequences) {
-    sum += VisibleKeys(scores, each.first_position) + each.rows - 1;
-  }
-  return sum;
-}
-
-PagedRows MakePagedRows(Device& device, std::vector<PagedSequence> sequences,
-                        std::span<const std::vector<int32_t>> blocks, MemoryTag tag) {
-  TRIMTAB_ASSERT(!sequences.empty() && blocks.size() == sequences.size(),
-                 "{} sequences with {} tables of blocks", sequences.size(), blocks.size());
-  std::vector<int32_t> positions;
-  std::vector<int32_t> sequence_of;
-  size_t most_blocks = 0;
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    const PagedSequence& each = sequences[s];
-    TRIMTAB_ASSERT(each.first_row == std::ssize(positions) && each.rows > 0,
-                   "sequence {} has {} rows from {}, expected some from {}", s, each.rows,
-                   each.first_row, positions.size());
-    for (int64_t i = 0; i < each.rows; ++i) {
-      positions.push_back(static_cast<int32_t>(each.first_position + i));
-      sequence_of.push_back(static_cast<int32_t>(s));
-    }
-    most_blocks = std::max(most_blocks, blocks[s].size());
-  }
-  std::vector<int32_t> table(sequences.size() * most_blocks);
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    std::copy(blocks[s].begin(), blocks[s].end(),
-              table.begin() + static_cast<int64_t>(s * most_blocks));
-  }
-  const auto upload = [&](const Shape& shape, const std::vector<int32_t>& values) {
-    Tensor tensor = Tensor::Empty(device, shape, DType::kI32, tag);
-    CopyFromHost(tensor, std::span<const int32_t>(values));
-    return tensor;
-  };
-  const auto count = std::ssize(positions);
-  return {.sequences = std::move(sequences),
-          .positions = upload({count}, positions),
-          .sequence_of = upload({count}, sequence_of),
-          .blocks = upload({std::ssize(blocks), static_cast<int64_t>(most_blocks)}, table)};
-}
 
 int64_t KeyCacheBytesPerToken(int64_t kv_heads, int64_t head_size, DType entries) {
   const int64_t scale = HasScales(entries) ? SizeOf(DType::kF32) : 0;
@@ -175,54 +103,52 @@ OpRecord StoreKvRecord(const AttentionShape& s, DType dtype, DType entries) {
           .bytes = s.tokens() * (columns * SizeOf(dtype) + EntryBytes(s, entries))};
 }
 
-OpRecord PagedAttentionRecord(const AttentionShape& s, const PagedRows& rows, DType dtype,
-                              DType entries) {
+OpRecord PagedAttentionRecord(const AttentionShape& s, DType dtype, DType entries) {
   return {.kind = OpKind::kPagedAttention,
           .dtype = dtype,
           .dims = {s.tokens(), s.heads, s.head_size, s.kv_heads},
-          .flops = 2 * s.heads * ForwardColumns(s) * rows.visible_scores(s.scores),
+          .flops = 2 * s.heads * ForwardColumns(s) * s.rows.paged->visible_scores(s.scores),
           .bytes = s.tokens() * (s.query_size() + s.out_size()) * SizeOf(dtype) +
-                   rows.visible_keys(s.scores) * EntryBytes(s, entries)};
+                   s.rows.paged->visible_keys(s.scores) * EntryBytes(s, entries)};
 }
 
-int64_t PagedAttentionWorkspaceBytes(const AttentionShape& shape, const PagedRows& rows,
-                                     const PagedCache& cache, const Executor& executor) {
+int64_t PagedAttentionWorkspaceBytes(const AttentionShape& shape, const PagedCache& cache,
+                                     const Executor& executor) {
   if (executor.kind == DeviceKind::kCuda) return 0;
-  return executor.threads * PagedAttentionScratchCpu(shape, rows, cache) * SizeOf(DType::kF32);
+  return executor.threads * PagedAttentionScratchCpu(shape, cache) * SizeOf(DType::kF32);
 }
 
-void StoreKv(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-             const PagedCache& cache) {
+void StoreKv(const AttentionShape& shape, const Tensor& qkv, const PagedCache& cache) {
   constexpr OpKind kOp = OpKind::kStoreKv;
   Device& device = qkv.device();
   CheckPlainFloat(kOp, "qkv", qkv);
-  CheckCache(kOp, shape, rows, cache, device);
+  CheckCache(kOp, shape, cache, device);
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());
   const OpScope scope(device, StoreKvRecord(shape, qkv.dtype(), cache.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::store_kv)(shape, rows, qkv, cache);
+    return CudaKernel(device, kOp, &CudaOps::store_kv)(shape, qkv, cache);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  StoreKvCpu(device.threads(), shape, rows, F32In(qkv).data(), cache);
+  StoreKvCpu(device.threads(), shape, F32In(qkv).data(), cache);
 }
 
-void PagedAttention(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-                    const PagedCache& cache, const Tensor& sinks, Tensor& out) {
+void PagedAttention(const AttentionShape& shape, const Tensor& qkv, const PagedCache& cache,
+                    const Tensor& sinks, Tensor& out) {
   constexpr OpKind kOp = OpKind::kPagedAttention;
   Device& device = out.device();
   CheckPlainFloat(kOp, "qkv", qkv);
-  CheckCache(kOp, shape, rows, cache, device);
+  CheckCache(kOp, shape, cache, device);
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());
   CheckOperand(kOp, "out", out, OutShape(shape), device, qkv.dtype());
   if (sinks.defined()) CheckOperand(kOp, "sinks", sinks, {shape.heads}, device, qkv.dtype());
-  const OpScope scope(device, PagedAttentionRecord(shape, rows, qkv.dtype(), cache.dtype()));
+  const OpScope scope(device, PagedAttentionRecord(shape, qkv.dtype(), cache.dtype()));
   const Tensor scratch =
-      AttentionScratch(device, PagedAttentionWorkspaceBytes(shape, rows, cache, device.executor()));
+      AttentionScratch(device, PagedAttentionWorkspaceBytes(shape, cache, device.executor()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::paged_attention)(shape, rows, qkv, cache, sinks, out);
+    return CudaKernel(device, kOp, &CudaOps::paged_attention)(shape, qkv, cache, sinks, out);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  PagedAttentionCpu(device.threads(), shape, rows, F32In(qkv).data(), cache, F32In(sinks).data(),
+  PagedAttentionCpu(device.threads(), shape, F32In(qkv).data(), cache, F32In(sinks).data(),
                     F32Out(out).data(), scratch.f32());
 }
 

@@ -3,44 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "engine/ops/attention.h"
 
 namespace trimtab {
-
-/// The rows that one sequence has in a step: a run of its tokens, next to each other.
-struct PagedSequence {
-  int64_t first_row = 0;
-  int64_t rows = 0;            // at least 1
-  int64_t first_position = 0;  // of the first row's token; the others follow
-
-  int64_t end_position() const { return first_position + rows; }
-};
-
-/// The rows of one step.
-struct PagedRows {
-  std::vector<PagedSequence> sequences;  // in the order of their rows, which they have all of
-  Tensor positions;                      // [N] int32: of each row
-  Tensor sequence_of;                    // [N] int32: the sequence of each row
-  Tensor blocks;  // [S, most blocks] int32: the cache's blocks of each sequence, in order
-
-  int64_t count() const { return positions.numel(); }  // N
-  /// One past the largest position.
-  int64_t end_position() const;
-  /// For ops that turn or add by position. This must outlive it.
-  Positions ListedPositions() const;
-  /// Scores of one head that are computed.
-  int64_t visible_scores(const ScoreOptions& scores) const;
-  /// Keys of one head that are read: of every sequence those that its rows see.
-  int64_t visible_keys(const ScoreOptions& scores) const;
-};
-
-/// What positions and blocks the sequences have, on `device`, under `tag`. `blocks` are of each
-/// sequence, as many as it needs or more.
-PagedRows MakePagedRows(Device& device, std::vector<PagedSequence> sequences,
-                        std::span<const std::vector<int32_t>> blocks, MemoryTag tag);
 
 /// The cache of one layer on this rank. Entries are fp32, bf16 or fp16; or e4m3 or int8, each times
 /// the scale of its token and head. Where shape.values_in_keys there are no values.
@@ -73,25 +39,22 @@ PagedCache NewPagedCache(Device& device, int64_t blocks, int64_t block_size, int
 PagedCache NewKeyCache(Device& device, int64_t blocks, int64_t block_size, int64_t kv_heads,
                        int64_t head_size, DType entries);
 
-/// Both with shape.tokens() rows in all.
+/// shape.rows says where the rows of the pass belong: RowLayout::Paged.
 OpRecord StoreKvRecord(const AttentionShape& shape, DType dtype, DType entries);
-OpRecord PagedAttentionRecord(const AttentionShape& shape, const PagedRows& rows, DType dtype,
-                              DType entries);
+OpRecord PagedAttentionRecord(const AttentionShape& shape, DType dtype, DType entries);
 
 /// Bytes of scratch of PagedAttention under MemoryTag::kWorkspace. None on cuda.
-int64_t PagedAttentionWorkspaceBytes(const AttentionShape& shape, const PagedRows& rows,
-                                     const PagedCache& cache, const Executor& executor);
+int64_t PagedAttentionWorkspaceBytes(const AttentionShape& shape, const PagedCache& cache,
+                                     const Executor& executor);
 
-/// Puts keys and values of qkv [N, H*D + KV*(D + Dv)] where their positions belong. `shape` has N
-/// tokens. A scale is the largest magnitude of its token and head over the largest value of the
-/// type.
-void StoreKv(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-             const PagedCache& cache);
+/// Puts keys and values of qkv [N, H*D + KV*(D + Dv)] where their positions belong. A scale is the
+/// largest magnitude of its token and head over the largest value of the type.
+void StoreKv(const AttentionShape& shape, const Tensor& qkv, const PagedCache& cache);
 
 /// out [N, H*Dv]: every row's queries over the keys and values of its sequence up to its own, which
 /// are in the cache. `sinks` [H] of out's type, or undefined, take part in the softmax
 /// (attention_sink.h). On the cpu what a row gets does not depend on the others.
-void PagedAttention(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-                    const PagedCache& cache, const Tensor& sinks, Tensor& out);
+void PagedAttention(const AttentionShape& shape, const Tensor& qkv, const PagedCache& cache,
+                    const Tensor& sinks, Tensor& out);
 
 }  // namespace trimtab

@@ -1,4 +1,4 @@
-// How rotary positions turn the queries and keys of a head (Su et al., RoFormer, arXiv:2104.09864).
+// The frequencies by which rotary positions turn the pairs of a head.
 #pragma once
 
 #include <array>
@@ -7,20 +7,6 @@
 #include "engine/config/rope_scaling.h"
 
 namespace trimtab {
-
-struct Rotary {
-  double theta = 10000.0;
-  int64_t dims = 0;  // of a head that turn, the first ones; an even number, 0 = all
-  /// Pairs are dims 2i and 2i + 1 (GPT-J), not i and i + dims / 2 (Llama).
-  bool interleaved = false;
-  RopeScaling scaling{};
-
-  /// All of a head, unscaled: as a number, theta stands for itself.
-  Rotary(double base) : theta(base) {}  // NOLINT(google-explicit-constructor)
-
-  /// Pairs of a head that turn.
-  int64_t pairs(int64_t head_size) const { return (dims > 0 ? dims : head_size) / 2; }
-};
 
 struct RotaryFrequencies {
   /// Pair i turns by position * per_position[i].

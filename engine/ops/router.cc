@@ -91,22 +91,22 @@ void RouterChoose(const Tensor& logits, const Tensor& bias, const RouterOptions&
                   bias.defined() ? bias.f32() : nullptr, options, choice.i32());
 }
 
-void RouterChooseInTurn(const Positions& positions, int64_t experts, Tensor& choice) {
+void RouterChooseInTurn(const RowLayout& layout, int64_t experts, Tensor& choice) {
   constexpr OpKind kOp = OpKind::kRouterChoose;
   CheckMatrix(kOp, "choice", choice);
   Device& device = choice.device();
   const int64_t rows = choice.dim(0);
   const int64_t topk = choice.dim(1);
   CheckChoice(kOp, choice, rows, topk, device);
-  TRIMTAB_ASSERT(rows % positions.sequence == 0, "{}: {} rows of sequences of {}", Name(kOp), rows,
-                 positions.sequence);
+  TRIMTAB_ASSERT(rows % layout.sequence == 0, "{}: {} rows of sequences of {}", Name(kOp), rows,
+                 layout.sequence);
   // It stands for a choice by scores, and costs as much in a prediction.
   const OpScope scope(device, RouterChooseRecord(rows, experts, topk, /*bias=*/false));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::router_choose_in_turn)(positions, experts, choice);
+    return CudaKernel(device, kOp, &CudaOps::router_choose_in_turn)(layout, experts, choice);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  RouterChooseInTurnCpu(device.threads(), rows, experts, topk, positions, choice.i32());
+  RouterChooseInTurnCpu(device.threads(), rows, experts, topk, layout.view(), choice.i32());
 }
 
 void RouterWeights(const Tensor& logits, const Tensor& choice, const RouterOptions& options,

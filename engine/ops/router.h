@@ -8,7 +8,7 @@
 #include "engine/config/moe_config.h"
 #include "engine/device/tensor.h"
 #include "engine/ops/math.h"
-#include "engine/ops/positions.h"
+#include "engine/ops/row_layout.h"
 
 namespace trimtab {
 
@@ -40,8 +40,9 @@ OpRecord UpdateExpertBiasRecord(int64_t experts);
 void RouterChoose(const Tensor& logits, const Tensor& bias, const RouterOptions& options,
                   Tensor& choice);
 /// choice [N, k] whatever the logits say: the token at position p of a sequence takes the experts
-/// p k, p k + 1, ... (mod E). The rows are `positions` of each of some sequences.
-void RouterChooseInTurn(const Positions& positions, int64_t experts, Tensor& choice);
+/// p k, p k + 1, ... (mod E). The rows are those of
+/// `layout`.
+void RouterChooseInTurn(const RowLayout& layout, int64_t experts, Tensor& choice);
 
 /// weights [N, k] of the chosen experts:
 ///   softmax  over all E logits (pre_softmax) or over the chosen k; sigmoid of each logit

@@ -233,9 +233,9 @@ TRIMTAB_HOST_DEVICE void LossOfRowBackward(const float* logits, const float* loa
 }
 
 /// RouterChooseInTurn for row `row`.
-TRIMTAB_HOST_DEVICE void ChooseRowInTurn(const Positions& positions, int64_t row, int64_t experts,
-                                         int64_t topk, int32_t* choice) {
-  const int64_t position = positions.of(row % positions.sequence);
+TRIMTAB_HOST_DEVICE void ChooseRowInTurn(const RowPositions& positions, int64_t row,
+                                         int64_t experts, int64_t topk, int32_t* choice) {
+  const int64_t position = positions.of(row);
   for (int64_t j = 0; j < topk; ++j) {
     choice[j] = static_cast<int32_t>((position * topk + j) % experts);
   }

@@ -12,7 +12,7 @@ namespace trimtab {
 
 /// Rows of B whole sequences of T tokens, as gathered from the context-parallel ranks that share
 /// them: those of rank 0, then of rank 1, ...; of each its share of every sequence
-/// (Positions::ZigZag).
+/// (RowLayout::ZigZag).
 struct SequenceRows {
   int64_t batch = 1;     // B
   int64_t sequence = 1;  // T

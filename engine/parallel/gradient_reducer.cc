@@ -13,12 +13,16 @@ GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterShard
       shards_(shards),
       shared_(shared),
       units_(shards.store().units().size()),
-      buckets_(shards.buckets().size()),
+      buckets_(shards.trained_buckets().size()),
+      bucket_units_(buckets_.size()),
       overlap_(parallel.layout.overlap_grad_reduce) {
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    const Bucket& bucket = shards.buckets()[i];
-    for (size_t unit = bucket.first_unit; unit < bucket.end_unit; ++unit) units_[unit].bucket = i;
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    if (IsTrained(unit)) ++bucket_units_[shards.BucketOf(unit)];
   }
+}
+
+bool GradientReducer::IsTrained(size_t unit) const {
+  return shards_.store().units()[unit].trainable;
 }
 
 void GradientReducer::StartBackward(bool first, bool last) {
@@ -42,7 +46,7 @@ void GradientReducer::Begin(size_t unit, GradientPart part) {
 
 void GradientReducer::AllocateVectors(size_t unit) {
   const FlatRange& range = shards_.store().units()[unit].vectors;
-  if (range.numel() == 0) return;
+  if (range.numel() == 0 || !IsTrained(unit)) return;
   std::vector<Tensor>& vectors = units_[unit].vectors;
   vectors.push_back(NewGradients(unit, range));
   shards_.store().BindVectorGradients(unit, vectors.back());
@@ -75,9 +79,9 @@ Tensor GradientReducer::NewGradients(size_t unit, const FlatRange& range) const 
 void GradientReducer::AllocateUnit(size_t unit) {
   Tensor& gradients = units_[unit].gradients;
   const FlatRange& range = shards_.store().units()[unit].range;
-  if (gradients.defined() || range.numel() == 0) return;
+  if (gradients.defined() || range.numel() == 0 || !IsTrained(unit)) return;
   // What no other rank holds needs no sum, and is made where it is kept.
-  const Bucket& bucket = shards_.buckets()[units_[unit].bucket];
+  const Bucket& bucket = shards_.buckets()[shards_.BucketOf(unit)];
   const bool in_place = first_ && shards_.shard_group(bucket.grid).size() == 1;
   gradients = in_place ? shards_.Gradients(shards_.PartOf(bucket)) : NewGradients(unit, range);
   shards_.store().BindGradients(unit, gradients);
@@ -99,14 +103,15 @@ void GradientReducer::End(size_t unit, GradientPart part) {
 }
 
 void GradientReducer::EndUse(size_t unit, int uses) {
+  if (!IsTrained(unit)) return;
   Unit& state = units_[unit];
   if (++state.ended < uses) return;
   state.ended = 0;
-  const Bucket& bucket = shards_.buckets()[state.bucket];
-  BucketState& sent = buckets_[state.bucket];
-  if (++sent.completed < bucket.end_unit - bucket.first_unit) return;
+  const size_t bucket = shards_.BucketOf(unit);
+  BucketState& sent = buckets_[bucket];
+  if (++sent.completed < bucket_units_[bucket]) return;
   sent.completed = 0;
-  Send(state.bucket);
+  Send(bucket);
 }
 
 void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const FlatRange& range) {
@@ -142,6 +147,7 @@ void GradientReducer::Send(size_t bucket) {
                          ? std::exchange(units_[sent.first_unit].gradients, {})
                          : shards_.gradients().Slice(sent.range.begin, {sent.range.numel()});
   for (size_t unit = sent.first_unit; unit < sent.end_unit && parallel_.layout.tp > 1; ++unit) {
+    if (!IsTrained(unit)) continue;
     if (parallel_.layout.sequence_parallel) SumReplicated(unit, gradients, sent.range);
     SumCopied(unit, gradients, sent.range);
   }

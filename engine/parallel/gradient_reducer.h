@@ -50,6 +50,8 @@ class GradientReducer {
     CommHandle handle;
   };
 
+  /// Whether the unit has gradients.
+  bool IsTrained(size_t unit) const;
   /// Memory for vectors of the unit.
   void AllocateVectors(size_t unit);
   /// The vectors of a micro batch, made earlier, into the unit's gradients.
@@ -73,7 +75,6 @@ class GradientReducer {
   ParameterShards& shards_;
   Parameter* shared_;
   struct Unit {
-    size_t bucket = 0;
     int ended = 0;  // uses in this micro batch
     // With sharded gradients:
     Tensor gradients;             // being written
@@ -86,7 +87,8 @@ class GradientReducer {
     bool sent = false;
     bool summed = false;  // over replicas
   };
-  std::vector<BucketState> buckets_;
+  std::vector<BucketState> buckets_;  // of trained units
+  std::vector<size_t> bucket_units_;  // how many each has
   std::vector<Scattered> scattered_;
   std::vector<CommHandle> sums_;  // over replicas
   bool overlap_;

@@ -12,10 +12,13 @@
 // are several. What is sent at once is a bucket: a run of units, cut into as many equal parts as a
 // replica has ranks. A rank's shard is its part of every bucket, one after the other. Experts are
 // held by other ranks than the rest: their units are buckets of their own, sharded over the ranks
-// of the experts' grid that hold the same ones.
+// of the experts' grid that hold the same ones. Beside 16-bit weights, a rank keeps what completes
+// them to fp32 (masters) of what it updates. Frozen units are buckets of their own behind the
+// others, with weights alone: sharded in stage 3, whole otherwise.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/base/units.h"
@@ -28,7 +31,7 @@ namespace trimtab {
 /// matters. In stages 2 and 3 every unit is a bucket, so that little is in memory at once.
 inline constexpr int64_t kBucketBytes = 25 * kMiB;
 
-/// Units [first_unit, end_unit).
+/// Units [first_unit, end_unit): of trained ones those that are trained, else one that is frozen.
 struct Bucket {
   size_t first_unit = 0;
   size_t end_unit = 0;
@@ -39,9 +42,10 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-/// Buckets of at least `min_numel` elements, in flat order, collected from the last unit, which the
-/// backward pass completes first. What another pipeline stage may hold too, a unit that others use,
-/// is a bucket of its own, so that it is cut alike there; as are the experts of a layer.
+/// Buckets of at least `min_numel` trained elements, in flat order, collected from the last unit,
+/// which the backward pass completes first. What another pipeline stage may hold too, a unit that
+/// others use, is a bucket of its own, so that it is cut alike there; as are the experts of a
+/// layer.
 std::vector<Bucket> PlanBuckets(const std::vector<ParameterUnit>& units, int64_t min_numel,
                                 const ShardCounts& shards);
 
@@ -63,6 +67,12 @@ class ParameterShards {
   ParameterStore& store() const { return store_; }
   Device& device() const { return weights_.device(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// Those of trained units, which come first.
+  std::span<const Bucket> trained_buckets() const {
+    return std::span(buckets_).first(trained_buckets_);
+  }
+  /// Index of the unit's bucket.
+  size_t BucketOf(size_t unit) const { return bucket_of_[unit]; }
 
   /// The ranks that share this replica of what is laid out over `grid`, and those that have the
   /// same shard in other replicas.
@@ -74,7 +84,7 @@ class ParameterShards {
   bool gradients_sharded() const { return stage_ >= 2; }
   bool weights_sharded() const { return stage_ >= 3; }
 
-  /// Elements this rank updates: the size of its shard.
+  /// Elements this rank updates: the size of its shard, without what is frozen.
   int64_t numel() const { return numel_; }
   /// This rank's part of a bucket.
   OwnedPart PartOf(const Bucket& bucket) const;
@@ -93,6 +103,18 @@ class ParameterShards {
   /// All that is kept: of the whole flat order, or of the shard.
   const Tensor& weights() const { return weights_; }
   const Tensor& gradients() const { return gradients_; }
+  /// Masters of what this rank updates; undefined where weights are fp32 or frozen.
+  Tensor Masters(const OwnedPart& part) const;
+
+  // fp32 values of weights, with their masters: of elements [begin, begin + values.size()) of the
+  // flat order, all of one unit.
+
+  /// Sets weights and masters, both as far as this rank keeps them.
+  void WriteWeights(int64_t begin, std::span<const float> values);
+  /// This rank must update the elements, or, frozen, have them in its shard.
+  void ReadWeights(int64_t begin, std::span<float> values) const;
+  /// The elements as a part of the shard, of which they must be.
+  OwnedPart Owned(int64_t begin, size_t count) const;
 
  private:
   struct Groups {
@@ -106,9 +128,12 @@ class ParameterShards {
   Groups dense_;
   Groups experts_;
   std::vector<Bucket> buckets_;
+  size_t trained_buckets_ = 0;
+  std::vector<size_t> bucket_of_;  // by unit
   int64_t numel_ = 0;
   Tensor weights_;
   Tensor gradients_;
+  Tensor masters_;  // of the shard; undefined with fp32 weights
 };
 
 }  // namespace trimtab

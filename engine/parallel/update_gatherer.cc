@@ -12,13 +12,8 @@ UpdateGatherer::UpdateGatherer(const ParallelContext& parallel, ParameterShards&
       shards_(shards),
       fp8_(fp8),
       beside_forward_(parallel.layout.overlap_param_gather),
-      gathers_(shards.buckets().size()),
-      units_(shards.store().units().size()) {
-  for (size_t i = 0; i < gathers_.size(); ++i) {
-    const Bucket& bucket = shards.buckets()[i];
-    for (size_t unit = bucket.first_unit; unit < bucket.end_unit; ++unit) units_[unit].bucket = i;
-  }
-}
+      gathers_(shards.trained_buckets().size()),
+      changed_(shards.store().units().size(), true) {}
 
 UpdateGatherer::~UpdateGatherer() {
   if (std::uncaught_exceptions() > 0) return;
@@ -49,15 +44,15 @@ void UpdateGatherer::Changed() {
     shards_.UseAllWeights();
     return fp8_->QuantizeWeights(parallel_);
   }
-  for (Unit& unit : units_) unit.changed = true;
+  changed_.assign(changed_.size(), true);
 }
 
 void UpdateGatherer::Acquire(size_t unit) {
   if (!beside_forward_) return;
-  Unit& state = units_[unit];
-  AwaitBucket(state.bucket);
-  if (fp8_ != nullptr && state.changed) fp8_->QuantizeUnit(parallel_, unit);
-  state.changed = false;
+  const size_t bucket = shards_.BucketOf(unit);
+  if (bucket < gathers_.size()) AwaitBucket(bucket);
+  if (fp8_ != nullptr && changed_[unit]) fp8_->QuantizeUnit(parallel_, unit);
+  changed_[unit] = false;
 }
 
 void UpdateGatherer::Await() {

@@ -36,12 +36,8 @@ class UpdateGatherer {
   ParameterShards& shards_;
   Fp8State* fp8_;
   bool beside_forward_;
-  std::vector<CommHandle> gathers_;  // by bucket
-  struct Unit {
-    size_t bucket = 0;
-    bool changed = true;  // since its fp8 copies were made
-  };
-  std::vector<Unit> units_;
+  std::vector<CommHandle> gathers_;  // by bucket of trained units
+  std::vector<bool> changed_;        // by unit: since its fp8 copies were made
 };
 
 }  // namespace trimtab

@@ -8,7 +8,7 @@ WeightGatherer::WeightGatherer(const ParallelContext& parallel, ParameterShards&
 
 void WeightGatherer::Prefetch(size_t unit) {
   Unit& state = units_[unit];
-  const Bucket& bucket = shards_.buckets()[unit];  // in this stage they are the same
+  const Bucket& bucket = shards_.buckets()[shards_.BucketOf(unit)];  // the unit's alone
   if (state.weights.defined() || bucket.range.numel() == 0) return;
   const Tensor own = shards_.Weights(shards_.PartOf(bucket));
   Communicator& group = shards_.shard_group(bucket.grid);

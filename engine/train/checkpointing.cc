@@ -24,17 +24,20 @@ Part WeightsOf(Trainer& trainer, const Parameter& parameter, bool whole) {
   return whole ? Part{0, parameter.numel()} : OwnPart(trainer, parameter);
 }
 
-/// Calls move(kind, parameter, part) for the elements of this rank's state that it updates; of the
-/// weights, for all with `whole_weights`.
-template <typename Move>
-void ForEachSlice(Trainer& trainer, bool whole_weights, const Move& move) {
+/// Calls move(parameter, part) for the weights that this rank updates, for all it keeps with
+/// `whole_weights`, and move_state(name, slot, parameter, part) for the state of the former.
+template <typename Move, typename MoveState>
+void ForEachSlice(Trainer& trainer, bool whole_weights, const Move& move,
+                  const MoveState& move_state) {
   for (const Parameter* parameter : trainer.parameters().parameters()) {
     const Part own = OwnPart(trainer, *parameter);
     const Part weights = WeightsOf(trainer, *parameter, whole_weights);
-    if (weights.numel > 0) move(StateKind::kWeight, *parameter, weights);
+    if (weights.numel > 0) move(*parameter, weights);
     if (own.numel == 0) continue;
-    move(StateKind::kFirstMoment, *parameter, own);
-    move(StateKind::kSecondMoment, *parameter, own);
+    const std::vector<StateSlot> slots = trainer.optimizer().SlotsOf(parameter->spec);
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      move_state(slots[slot].name, slot, *parameter, own);
+    }
   }
 }
 
@@ -138,10 +141,6 @@ std::vector<Part> WithoutCopies(const Part& part, const CopiedRows& copied, int 
   return parts;
 }
 
-Optimizer::Moment MomentOf(StateKind kind) {
-  return kind == StateKind::kFirstMoment ? Optimizer::Moment::kFirst : Optimizer::Moment::kSecond;
-}
-
 }  // namespace
 
 CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
@@ -159,46 +158,51 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
 void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   trainer.AwaitWeights();
   const ParallelContext& parallel = trainer.parallel();
-  const Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
+  const auto write = [&](const char* slot, const Parameter& parameter, const Part& part,
+                         const auto& read) {
+    // Of ranks that have the same, the first one's is written.
+    const Grid grid = parameter.spec.grid;
+    if (trainer.shards().replica_group(grid).rank() != 0) return;
+    const int split_rank = grid == Grid::kDense ? parallel.tp_rank : parallel.etp_rank;
+    if (!parameter.spec.tensor_parallel && split_rank != 0) return;
+    if (parameter.spec.duplicate) return;
+    for (const Part& own :
+         WithoutCopies(part, parameter.spec.copied, split_rank, parameter.spec.columns)) {
+      host.resize(static_cast<size_t>(own.numel));
+      read(parameter.offset + own.begin);
+      writer.Write(slot, {.spec = &parameter.spec, .begin = own.begin, .values = host});
+    }
+  };
   ForEachSlice(
       trainer, /*whole_weights=*/false,
-      [&](StateKind kind, const Parameter& parameter, const Part& part) {
-        // Of ranks that have the same, the first one's is written.
-        const Grid grid = parameter.spec.grid;
-        if (trainer.shards().replica_group(grid).rank() != 0) return;
-        const int split_rank = grid == Grid::kDense ? parallel.tp_rank : parallel.etp_rank;
-        if (!parameter.spec.tensor_parallel && split_rank != 0) return;
-        if (parameter.spec.duplicate) return;
-        for (const Part& own :
-             WithoutCopies(part, parameter.spec.copied, split_rank, parameter.spec.columns)) {
-          host.resize(static_cast<size_t>(own.numel));
-          const int64_t begin = parameter.offset + own.begin;
-          if (kind == StateKind::kWeight) {
-            optimizer.ReadWeights(begin, host);
-          } else {
-            optimizer.ReadMoments(MomentOf(kind), begin, host);
-          }
-          writer.Write(kind, {.spec = &parameter.spec, .begin = own.begin, .values = host});
-        }
+      [&](const Parameter& parameter, const Part& part) {
+        write(kWeightSlot, parameter, part,
+              [&](int64_t begin) { trainer.shards().ReadWeights(begin, host); });
+      },
+      [&](const char* name, size_t slot, const Parameter& parameter, const Part& part) {
+        write(name, parameter, part,
+              [&](int64_t begin) { trainer.optimizer().ReadState(parameter, slot, begin, host); });
       });
 }
 
 void ReadState(Trainer& trainer, const CheckpointReader& reader) {
   trainer.AwaitWeights();
-  Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
-  ForEachSlice(trainer, /*whole_weights=*/!trainer.shards().weights_sharded(),
-               [&](StateKind kind, const Parameter& parameter, const Part& part) {
-                 host.assign(static_cast<size_t>(part.numel), 0.0f);  // padding is in no checkpoint
-                 reader.Read(kind, {.spec = &parameter.spec, .begin = part.begin, .values = host});
-                 const int64_t begin = parameter.offset + part.begin;
-                 if (kind == StateKind::kWeight) {
-                   optimizer.WriteWeights(begin, host);
-                 } else {
-                   optimizer.WriteMoments(MomentOf(kind), begin, host);
-                 }
-               });
+  const auto read = [&](const char* slot, const Parameter& parameter, const Part& part) {
+    host.assign(static_cast<size_t>(part.numel), 0.0f);  // padding is in no checkpoint
+    reader.Read(slot, {.spec = &parameter.spec, .begin = part.begin, .values = host});
+  };
+  ForEachSlice(
+      trainer, /*whole_weights=*/!trainer.shards().weights_sharded(),
+      [&](const Parameter& parameter, const Part& part) {
+        read(kWeightSlot, parameter, part);
+        trainer.shards().WriteWeights(parameter.offset + part.begin, host);
+      },
+      [&](const char* name, size_t slot, const Parameter& parameter, const Part& part) {
+        read(name, parameter, part);
+        trainer.optimizer().WriteState(parameter, slot, parameter.offset + part.begin, host);
+      });
   const LossScaleState& scale = reader.header().loss_scale;
   if (scale.scale > 0) {
     trainer.loss_scaler().Restore(scale.scale, scale.good_steps, scale.skipped);
@@ -221,7 +225,7 @@ void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader) {
       // Padding is in no file.
       host.assign(static_cast<size_t>(std::min(kAtOnce, part.numel - done)), 0.0f);
       reader.Read({.spec = &parameter->spec, .begin = begin, .values = host});
-      trainer.optimizer().WriteWeights(parameter->offset + begin, host);
+      trainer.shards().WriteWeights(parameter->offset + begin, host);
     }
   }
   for (const auto& buffer : trainer.parameters().buffers().all()) {
@@ -251,6 +255,19 @@ std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameter
     specs.push_back(&parameter->spec);
   }
   return specs;
+}
+
+std::vector<StoredParameter> StoredParameters(const RunConfig& run,
+                                              const ParameterStore& parameters) {
+  const TrainingTypes types = TypesOf(run.layout);
+  std::vector<StoredParameter> stored;
+  for (const Parameter* parameter : parameters.parameters()) {
+    StoredParameter& added = stored.emplace_back(StoredParameter{.spec = &parameter->spec});
+    for (const StateSlot& slot : SlotsOf(run.optimizer, parameter->spec, types)) {
+      added.slots.emplace_back(slot.name);
+    }
+  }
+  return stored;
 }
 
 }  // namespace trimtab

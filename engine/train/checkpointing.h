@@ -11,11 +11,11 @@ namespace trimtab {
 /// the same on every rank. Every rank calls it.
 CheckpointHeader HeaderOf(Trainer& trainer, int64_t step);
 
-/// Writes this rank's part of weights and moments. Every rank of the run calls it, with the one
-/// writer they share; together they write every element exactly once. Throws StorageError.
+/// Writes this rank's part of weights and optimizer state. Every rank of the run calls it, with the
+/// one writer they share; together they write every element exactly once. Throws StorageError.
 void WriteState(Trainer& trainer, CheckpointWriter& writer);
 
-/// Fills this rank's weights and moments, whatever layout wrote the checkpoint.
+/// Fills this rank's weights and optimizer state, whatever layout wrote the checkpoint.
 /// Throws InputError when the checkpoint is of another model, StorageError when it is unreadable.
 void ReadState(Trainer& trainer, const CheckpointReader& reader);
 
@@ -28,7 +28,11 @@ WholeModelDeclaration DeclareWholeModel(Trainer& trainer);
 /// The model as one rank alone declares it.
 WholeModelDeclaration DeclareWholeModel(const ModelConfig& model);
 
-/// What a CheckpointWriter for the whole model is made for. `parameters` must outlive it.
+/// Returns what a checkpoint of the run has of `parameters`, which must outlive it.
+std::vector<StoredParameter> StoredParameters(const RunConfig& run,
+                                              const ParameterStore& parameters);
+
+/// `parameters` must outlive what is returned.
 std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters);
 
 }  // namespace trimtab

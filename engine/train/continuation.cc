@@ -31,6 +31,7 @@ constexpr const char* kSilent[] = {
     "memory_per_rank_bytes",
     "threads_per_rank",
     "routing.imbalance_factor",
+    "packing.lengths",
 };
 
 /// Members of the silent objects that do change results.
@@ -95,6 +96,9 @@ void DropUnread(const CheckpointHeader& from, const RunConfig& run, Settings& se
     if (Within(key, "fp8")) return !types.fp8;
     if (Within(key, "routing") || Within(key, "model.moe")) return !run.model.moe.used();
     if (key == "layout.master") return !types.has_master;
+    const bool of_adam =
+        key == "optimizer.beta1" || key == "optimizer.beta2" || key == "optimizer.epsilon";
+    if (of_adam && run.optimizer.kind == OptimizerKind::kSgd) return true;
     if (key == "loss_scale.initial" && from.loss_scale.scale > 0) return true;
     return Within(key, "loss_scale") && !types.loss_scaling;
   });

@@ -6,9 +6,9 @@
 #include <span>
 
 #include "engine/base/io/file.h"
-#include "engine/config/hugging_face.h"
 #include "engine/data/end_tokens.h"
 #include "engine/data/reader_files.h"
+#include "engine/families/hugging_face.h"
 #include "engine/train/checkpointing.h"
 
 namespace trimtab {

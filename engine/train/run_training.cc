@@ -179,8 +179,8 @@ class RankLoop {
 
   void MakeWriter(const CheckpointHeader& header, FileRole role) {
     const WholeModelDeclaration model = DeclareWholeModel(trainer_);
-    shared_.writer = std::make_unique<CheckpointWriter>(options_.checkpoint, header,
-                                                        ParameterSpecs(model.parameters), role);
+    shared_.writer = std::make_unique<CheckpointWriter>(
+        options_.checkpoint, header, StoredParameters(run_, model.parameters), role);
   }
 
   const RunConfig& run_;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/config/name_pattern.h"
 #include "engine/config/rules.h"
 #include "engine/layers/expected_rows.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/schedule/chunks.h"
+#include "engine/train/micro_batch_ids.h"
 #include "engine/train/numeric_error.h"
 
 namespace trimtab {
@@ -44,12 +46,14 @@ std::vector<const GptModel*> Pointers(const std::vector<std::unique_ptr<GptModel
   return pointers;
 }
 
-/// The table that first and last stage share; nullptr where there is none, or one for both uses.
+/// The table that first and last stage share and train; nullptr where there is none, or one for
+/// both uses.
 Parameter* SharedTable(const std::vector<std::unique_ptr<GptModel>>& chunks,
                        const ParallelContext& parallel) {
   if (parallel.layout.pp == 1) return nullptr;
   for (const auto& chunk : chunks) {
-    if (Parameter* table = chunk->tied_table()) return table;
+    Parameter* table = chunk->tied_table();
+    if (table != nullptr) return table->spec.trainable ? table : nullptr;
   }
   return nullptr;
 }
@@ -62,6 +66,33 @@ std::unique_ptr<ShardedDataParallel> MakeDataParallel(
                                                              SharedTable(chunks, parallel));
   for (const auto& chunk : chunks) chunk->set_hooks(data_parallel.get());
   return data_parallel;
+}
+
+/// Throws InputError where the run names parameters that its model, which `parameters` are of, does
+/// not have, or freezes all.
+void RequireNamesOfParameters(const RunConfig& run, const ParameterStore& parameters) {
+  const auto matches_any = [&](const std::string& pattern) {
+    return std::ranges::any_of(parameters.parameters(), [&](const Parameter* each) {
+      return MatchesPattern(pattern, each->spec.name.view());
+    });
+  };
+  const std::string example(parameters.parameters().back()->spec.name);
+  for (const std::string& pattern : run.frozen) {
+    if (matches_any(pattern)) continue;
+    throw InputError(
+        fmt::format("frozen: '{}' matches no parameter of '{}'; expected names such as {}", pattern,
+                    run.model.name, example));
+  }
+  for (const ParameterGroup& group : run.optimizer.groups) {
+    if (std::ranges::any_of(group.match, matches_any)) continue;
+    throw InputError(fmt::format(
+        "optimizer.groups: '{}' matches no parameter of '{}'; expected names such as {}",
+        group.match.front(), run.model.name, example));
+  }
+  const auto trainable = [](const Parameter* each) { return each->spec.trainable; };
+  if (std::ranges::any_of(parameters.parameters(), trainable)) return;
+  throw InputError(fmt::format("frozen: every parameter of '{}' is frozen; expected some to train",
+                               run.model.name));
 }
 
 /// Parts of a step that are captured, each what it has added up: a micro batch, and whether it is
@@ -86,7 +117,8 @@ LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, De
           .sequence = run.sequence_length,
           .types = TypesOf(run.layout),
           .routing = run.routing,
-          .fp8 = fp8};
+          .fp8 = fp8,
+          .packing = &run.packing};
 }
 
 std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
@@ -115,6 +147,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
     : run_(Legal(run)),
       parallel_(parallel),
       device_(device),
+      store_(run_.frozen),
       fp8_(MakeFp8State(run_)),
       chunks_(MakeChunks(store_, ContextOf(run_, parallel, device, fp8_.get()), run_)),
       data_parallel_(MakeDataParallel(chunks_, parallel, store_, device, fp8_.get())),
@@ -122,12 +155,15 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
       loss_(NewLossTensors(device)),
       stage_(Pointers(chunks_), std::move(program), loss_, fp8_.get(), *data_parallel_),
       captured_(parallel, device) {
+  if (!run_.frozen.empty() || !run_.optimizer.groups.empty()) {
+    RequireNamesOfParameters(run_, WholeModelDeclaration(run_, parallel, device).parameters);
+  }
   if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
   if (device.kind() != DeviceKind::kMeta) {
     store_.MakeInitialValues(
         run_.seed, HostThreads(device),
         [this](const Parameter& parameter, int64_t begin, std::span<const float> values) {
-          optimizer_.WriteWeights(parameter.offset + begin, values);
+          shards().WriteWeights(parameter.offset + begin, values);
         });
   }
   if (fp8_ != nullptr) {
@@ -144,7 +180,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
 
 WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const ParallelContext& parallel,
                                              Device& device)
-    : fp8(run.fp8) {
+    : parameters(run.frozen), fp8(run.fp8) {
   const bool in_fp8 = TypesOf(run.layout).fp8;
   const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
                        WholeModel(run.model));
@@ -156,25 +192,18 @@ void Trainer::Observe(LinearObserver* observer) {
 }
 
 void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch) {
-  const bool none = !batch.tokens.defined() && !batch.targets.defined();
+  const bool none =
+      !batch.tokens.defined() && !batch.targets.defined() && !batch.positions.defined();
   if (none || device_.kind() == DeviceKind::kMeta) return;
-  const Positions positions = chunks_.front()->context().positions();
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> targets;
-  std::vector<int32_t> sample(static_cast<size_t>(run_.sequence_length) + 1);
-  for (int64_t b = 0; b < run_.layout.micro_batch; ++b) {
-    source.Sample(first_sample + b, sample);
-    for (int64_t token = 0; token < positions.sequence; ++token) {
-      const auto at = static_cast<size_t>(positions.of(token));
-      tokens.push_back(sample[at]);
-      targets.push_back(sample[at + 1]);
-    }
-  }
-  const auto put = [](Tensor target, const std::vector<int32_t>& ids) {
-    if (target.defined()) CopyFromHost(target, ids);
+  const MicroBatchIds ids =
+      ReadMicroBatch(source, first_sample, run_.sequence_length,
+                     chunks_.front()->context().row_layout(), run_.packing.masks_documents());
+  const auto put = [](Tensor target, const std::vector<int32_t>& values) {
+    if (target.defined()) CopyFromHost(target, values);
   };
-  put(batch.tokens, tokens);
-  put(batch.targets, targets);
+  put(batch.tokens, ids.tokens);
+  put(batch.targets, ids.targets);
+  put(batch.positions, ids.positions);
 }
 
 bool Trainer::AllowsCapture() const {
@@ -191,7 +220,7 @@ void Trainer::BeginCapture(std::optional<bool> allowed) {
 
 bool Trainer::CapturesMicroBatches() const {
   if (parallel_.layout.pp > 1) return false;
-  return !run_.model.moe.used() || RowsAreKnown(chunks_.front()->context());
+  return !run_.model.moe.used() || RowsAreKnown(chunks_.front()->context(), run_.model.moe);
 }
 
 void Trainer::RunActions(const TokenSource& source, int64_t first_sample) {
@@ -256,14 +285,13 @@ void Trainer::EndRouting() {
   if (!run_.model.moe.used()) return;
   if (statistics.defined() && parallel_.dp->size() > 1) parallel_.dp->AllReduce(statistics);
   for (const auto& chunk : chunks_) chunk->EndStep();
-  const auto tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
-  routing_ = OverStages(ReportRouting(chunks_, tokens), parallel_, device_);
+  routing_ = OverStages(ReportRouting(chunks_, targets_), parallel_, device_);
 }
 
 double Trainer::MeanLoss() {
   float total = 0;
   CopyToHost(loss_.loss_sum, std::span<float>(&total, 1));
-  return static_cast<double>(total) / static_cast<double>(run_.global_batch * run_.sequence_length);
+  return static_cast<double>(total) / targets_;
 }
 
 Trainer::SampleRange Trainer::SamplesOf(int64_t step) const {
@@ -276,9 +304,12 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step, std::optional<
   const int64_t first_sample = SamplesOf(step).first;
   StepResult result = {.learning_rate = LearningRate(run_.optimizer, step, run_.steps),
                        .loss_scale = loss_scaler_.scale()};
-  // The gradient of the mean over the global batch: data-parallel ranks then simply add up.
-  const auto tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
-  Upload(loss_.gradient_scale, result.loss_scale / tokens);
+  // The gradient of the mean over the targets of the global batch, which every rank counts: ranks
+  // then simply add up. The dry run reads no data.
+  const bool masks = run_.packing.masks_documents() && device_.kind() != DeviceKind::kMeta;
+  targets_ = static_cast<double>(
+      CountTargets(source, SamplesBefore(step), run_.global_batch, run_.sequence_length, masks));
+  Upload(loss_.gradient_scale, result.loss_scale / targets_);
   Upload(loss_.loss_sum, 0.0);
   if (Tensor statistics = store_.buffers().statistics(); statistics.defined()) {
     CopyFromHost(statistics, std::vector<float>(static_cast<size_t>(statistics.numel())));

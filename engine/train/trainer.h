@@ -23,7 +23,7 @@
 namespace trimtab {
 
 struct StepResult {
-  double loss = 0;       // mean cross-entropy per token of the global batch
+  double loss = 0;       // mean cross-entropy per target of the global batch
   double grad_norm = 0;  // global, before clipping
   double learning_rate = 0;
   double loss_scale = 1;
@@ -144,6 +144,7 @@ class Trainer {
   LossTensors loss_;  // loss scale / tokens of the global batch; sum over this rank's tokens
   StageRunner stage_;
   RoutingReport routing_;  // of the last step
+  double targets_ = 1;     // of the global batch of the step
   int64_t first_step_ = 0;
   int64_t first_samples_ = 0;  // taken before the first step
   bool warm_ = false;          // a step has run: every kernel has been chosen

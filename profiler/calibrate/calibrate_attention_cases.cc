@@ -7,8 +7,7 @@ namespace trimtab {
 
 void OpCases::AddLatentHeads(std::vector<OpCase>& cases) {
   constexpr int64_t kRotary = 32;
-  const AttentionShape shape = {.batch = 1,
-                                .sequence = Rows(4),
+  const AttentionShape shape = {.rows = {1, Rows(4)},
                                 .heads = kColumns / 64,
                                 .kv_heads = kColumns / 64,
                                 .head_size = 64 + kRotary,
@@ -22,29 +21,25 @@ void OpCases::AddLatentHeads(std::vector<OpCase>& cases) {
   const Tensor made[] = {Warm(query), Warm(key_value), Warm(key_rotary)};
   cases.push_back({JoinHeadsRecord(shape, kRotary), [=, this] {
                      Tensor qkv = rig_.Fresh({shape.tokens(), shape.qkv_size()});
-                     JoinHeads(shape, shape.sequence, rotary, made[0], made[1], made[2], qkv);
+                     JoinHeads(shape, rotary, made[0], made[1], made[2], qkv);
                    }});
   const Tensor dqkv = Warm({shape.tokens(), shape.qkv_size()});
   cases.push_back({JoinHeadsBackwardRecord(shape, kRotary), [=, this] {
                      Tensor dquery = rig_.Fresh(query);
                      Tensor dkey_value = rig_.Fresh(key_value);
                      Tensor dkey_rotary = rig_.Fresh(key_rotary);
-                     JoinHeadsBackward(shape, shape.sequence, rotary, dqkv, dquery, dkey_value,
-                                       dkey_rotary);
+                     JoinHeadsBackward(shape, rotary, dqkv, dquery, dkey_value, dkey_rotary);
                    }});
 }
 
 void OpCases::AddSinksAndClamps(std::vector<OpCase>& cases) {
-  const AttentionShape shape = {.batch = 1,
-                                .sequence = Rows(2),
-                                .heads = kColumns / 64,
-                                .kv_heads = kColumns / 64,
-                                .head_size = 64};
+  const AttentionShape shape = {
+      .rows = {1, Rows(2)}, .heads = kColumns / 64, .kv_heads = kColumns / 64, .head_size = 64};
   const Shape matrix = {shape.tokens(), shape.out_size()};
   const Tensor sinks = Warm({shape.heads});
   Tensor dsinks = Warm({shape.heads});
   Tensor out = Warm(matrix);
-  Tensor log_sum_exp = Warm({1, shape.heads, shape.sequence});
+  Tensor log_sum_exp = Warm({1, shape.heads, shape.rows.sequence});
   cases.push_back({AttentionSinkRecord(shape),
                    [=]() mutable { AttentionSink(shape, sinks, out, log_sum_exp); }});
   const Tensor dout = Warm(matrix);

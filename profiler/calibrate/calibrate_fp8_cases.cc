@@ -68,14 +68,13 @@ void OpCases::AddFusedFp8(std::vector<OpCase>& cases) {
          Fp8Output out = Copies(gated_back, 2 * kColumns, kBackward);
          SwiGluBackwardFp8(rig_.ColdInput({gated_back, 2 * kColumns}), gated_dy, scale, out);
        }});
-  const AttentionShape rope = {.batch = 1,
-                               .sequence = rows,
+  const AttentionShape rope = {.rows = {1, rows},
                                .heads = kColumns / 64 / 2,
                                .kv_heads = kColumns / 64 / 4,
                                .head_size = 64};
   cases.push_back({RopeBackwardFp8Record(rope, DType::kF32, {}), [=, this] {
                      Fp8Output out = Copies(rows, kColumns, kBackward);
-                     RopeBackwardFp8(rope, rope.sequence, 10000.0, x, scale, out);
+                     RopeBackwardFp8(rope, 10000.0, x, scale, out);
                    }});
 }
 

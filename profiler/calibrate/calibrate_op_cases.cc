@@ -1,5 +1,6 @@
 #include "profiler/calibrate/calibrate_op_cases.h"
 
+#include "engine/base/units.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/adamw.h"
 #include "engine/ops/attention.h"
@@ -45,8 +46,7 @@ void OpCases::AddNorms(std::vector<OpCase>& cases) {
 }
 
 void OpCases::AddHeadNorms(std::vector<OpCase>& cases) {
-  const AttentionShape shape = {.batch = 1,
-                                .sequence = Rows(2),
+  const AttentionShape shape = {.rows = {1, Rows(2)},
                                 .heads = kColumns / 64 / 2,
                                 .kv_heads = kColumns / 64 / 4,
                                 .head_size = 64};
@@ -93,14 +93,12 @@ void OpCases::AddActivations(std::vector<OpCase>& cases) {
                                              rig_.ColdInput({gated_back, 2 * kColumns}), gated_dy,
                                              dgate_up);
                    }});
-  const AttentionShape rope = {.batch = 1,
-                               .sequence = Rows(2),
+  const AttentionShape rope = {.rows = {1, Rows(2)},
                                .heads = kColumns / 64 / 2,
                                .kv_heads = kColumns / 64 / 4,
                                .head_size = 64};
   Tensor qkv = Warm({rope.tokens(), rope.qkv_size()});
-  cases.push_back(
-      {RopeRecord(rope), [=]() mutable { Rope(rope, rope.sequence, 10000.0, false, qkv); }});
+  cases.push_back({RopeRecord(rope), [=]() mutable { Rope(rope, 10000.0, false, qkv); }});
 }
 
 void OpCases::AddEmbeddings(std::vector<OpCase>& cases) {
@@ -117,12 +115,13 @@ void OpCases::AddEmbeddings(std::vector<OpCase>& cases) {
                    }});
   Tensor stream = Warm({rows, kColumns});
   const int64_t sequence = std::min<int64_t>(rows, 1024);
+  const RowLayout layout(CeilDiv(rows, sequence), sequence);
   cases.push_back({PositionForwardRecord(rows, kColumns), [=, this]() mutable {
-                     PositionForward(rig_.ColdInput({sequence, kColumns}), 0, sequence, stream);
+                     PositionForward(rig_.ColdInput({sequence, kColumns}), 0, layout, stream);
                    }});
   cases.push_back({PositionBackwardRecord(rows, kColumns), [=, this] {
                      Tensor table = rig_.ColdOutput({sequence, kColumns});
-                     PositionBackward(x, 0, sequence, table);
+                     PositionBackward(x, 0, layout, table);
                    }});
 }
 

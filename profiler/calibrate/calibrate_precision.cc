@@ -65,14 +65,13 @@ std::vector<Work> Products(Rig& rig, const CalibrationPlan& plan) {
 }
 
 std::vector<Work> Attention(Rig& rig, const CalibrationPlan& plan) {
-  const AttentionShape shape = {.batch = 1,
-                                .sequence = Middle(plan.sequences),
+  const AttentionShape shape = {.rows = {1, Middle(plan.sequences)},
                                 .heads = Middle(plan.batch_heads),
                                 .kv_heads = Middle(plan.batch_heads),
                                 .head_size = Middle(plan.head_sizes)};
   const Shape qkv_shape = {shape.tokens(), shape.qkv_size()};
   const Shape out_shape = {shape.tokens(), shape.heads * shape.head_size};
-  const Shape sums_shape = {1, shape.heads, shape.sequence};
+  const Shape sums_shape = {1, shape.heads, shape.rows.sequence};
   const auto forward = [=, &rig](DType dtype) -> std::function<void()> {
     const Tensor qkv = NewFilled(rig, qkv_shape, dtype);
     Tensor out = NewFilled(rig, out_shape, dtype);

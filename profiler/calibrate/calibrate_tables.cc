@@ -73,11 +73,8 @@ std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationPlan& pl
   for (const int64_t heads : plan.batch_heads) {
     for (const int64_t sequence : plan.sequences) {
       for (const int64_t head_size : plan.head_sizes) {
-        const AttentionShape shape = {.batch = 1,
-                                      .sequence = sequence,
-                                      .heads = heads,
-                                      .kv_heads = heads,
-                                      .head_size = head_size};
+        const AttentionShape shape = {
+            .rows = {1, sequence}, .heads = heads, .kv_heads = heads, .head_size = head_size};
         if (AttentionBackwardRecord(shape).flops > plan.most_flops) continue;
         const Shape qkv_shape = {shape.tokens(), shape.qkv_size()};
         const Shape out_shape = {shape.tokens(), heads * head_size};

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/config/model_limits.h"
 #include "engine/config/strict_json.h"
+#include "engine/families/load_config.h"
 #include "search/space/space.h"
 #include "search/space/space_tree.h"
 

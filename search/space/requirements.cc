@@ -166,7 +166,8 @@ SpeedRequirements::SpeedRequirements(const Problem& problem) : problem_(problem)
     const bool of_speed = each.figure == Figure::kDays || each.figure == Figure::kPrice;
     if (of_speed) requirements_.push_back(&each);
   }
-  if (!requirements_.empty()) checkpoint_bytes_ = CheckpointBytes(problem.model);
+  if (!requirements_.empty())
+    checkpoint_bytes_ = CheckpointBytes(problem.model, problem.optimizer.kind);
 }
 
 const TrainingRequirement* SpeedRequirements::FirstUnmet(int64_t ranks, double tokens_per_s) const {

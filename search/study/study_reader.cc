@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/serving_json.h"
 #include "search/study/study.h"
 #include "search/study/study_schema.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/serving_json.h"
 #include "search/study/study.h"
 #include "search/study/study_schema.h"

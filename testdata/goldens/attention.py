@@ -22,8 +22,9 @@ def attention_shapes(model, prefix):
         qkv = (h + 2 * model["num_kv_heads"]) * d
         shapes = {prefix + "linear_qkv.weight": (qkv, c)}
         if model.get("query_key_norm"):
-            shapes[prefix + "q_layernorm.weight"] = (d,)
-            shapes[prefix + "k_layernorm.weight"] = (d,)
+            whole = model.get("query_key_norm_whole")
+            shapes[prefix + "q_layernorm.weight"] = (h * d if whole else d,)
+            shapes[prefix + "k_layernorm.weight"] = (model["num_kv_heads"] * d if whole else d,)
         if model.get("attention_sinks"):
             shapes[prefix + "softmax_offset"] = (h,)
         shapes[prefix + "linear_proj.weight"] = (c, h * d)
@@ -49,21 +50,25 @@ def heads(y, size):
     return y.unflatten(-1, (-1, size)).transpose(1, 2)
 
 
-def fused_qkv(model, w, name, x):
+def fused_qkv(model, w, name, x, window):
     h, kv, d = model["num_heads"], model["num_kv_heads"], head_size(model)
     y = linear(w, name + ".linear_qkv", x)
     if model.get("qkv_clip"):
         y = y.clamp(-model["qkv_clip"], model["qkv_clip"])
-    q, k, v = (heads(part, d) for part in y.split([h * d, kv * d, kv * d], dim=-1))
-    if model.get("query_key_norm"):
+    q, k, v = y.split([h * d, kv * d, kv * d], dim=-1)
+    if model.get("query_key_norm_whole"):
+        q = rms_norm(model, w, name + ".q_layernorm", q)
+        k = rms_norm(model, w, name + ".k_layernorm", k)
+    q, k, v = (heads(part, d) for part in (q, k, v))
+    if model.get("query_key_norm") and not model.get("query_key_norm_whole"):
         q = rms_norm(model, w, name + ".q_layernorm", q)
         k = rms_norm(model, w, name + ".k_layernorm", k)
     if model["position"] == "rope":
-        q, k = rotate(model, q), rotate(model, k)
+        q, k = rotate(model, q, window), rotate(model, k, window)
     return q, *(y.repeat_interleave(h // kv, dim=1) for y in (k, v))
 
 
-def latent_qkv(model, w, name, x):
+def latent_qkv(model, w, name, x, window):
     """DeepSeek-V2, equations 9 to 19."""
     latent = model["latent_attention"]
     fixed, turning = latent["qk_nope_head_dim"], latent["qk_rope_head_dim"]
@@ -79,14 +84,14 @@ def latent_qkv(model, w, name, x):
     compressed = rms_norm(model, w, name + ".kv_layernorm", compressed)
     kv = heads(linear(w, name + ".linear_kv_up_proj", compressed), fixed + latent["v_head_dim"])
     k_fixed, v = kv.split([fixed, latent["v_head_dim"]], dim=-1)
-    k_turning = rotate(model, k_turning.unsqueeze(1)).expand(*k_fixed.shape[:-1], turning)
-    q = torch.cat([q_fixed, rotate(model, q_turning)], dim=-1)
+    k_turning = rotate(model, k_turning.unsqueeze(1), window).expand(*k_fixed.shape[:-1], turning)
+    q = torch.cat([q_fixed, rotate(model, q_turning, window)], dim=-1)
     return q, torch.cat([k_fixed, k_turning], dim=-1), v
 
 
 def attention(model, w, name, x, window):
     t, d = x.shape[1], head_size(model)
-    q, k, v = (latent_qkv if "latent_attention" in model else fused_qkv)(model, w, name, x)
+    q, k, v = (latent_qkv if "latent_attention" in model else fused_qkv)(model, w, name, x, window)
     scores = q @ k.transpose(-1, -2) * model.get("attention_scale", 1 / math.sqrt(d))
     scores = soft_cap(scores, model.get("attention_soft_cap", 0))
     positions = torch.arange(t)

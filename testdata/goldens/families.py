@@ -216,6 +216,39 @@ GEMMA2 = dict(
     sliding_window=6,
     full_attention_period=2,
 )
+# Layers with a window turn by a base of their own, unscaled.
+GEMMA3 = dict(
+    LLAMA,
+    name="golden-gemma3",
+    activation="geglu",
+    tied_embeddings=True,
+    block="sandwich",
+    head_size=12,
+    query_key_norm=True,
+    norm_weight_plus_one=True,
+    embedding_scale=5.5,
+    attention_scale=0.25,
+    sliding_window=6,
+    full_attention_period=2,
+    rope_theta=100000.0,
+    window_rope_theta=1000.0,
+    rope_scaling={"kind": "linear", "factor": 8.0},
+)
+OLMO2 = dict(
+    LLAMA,
+    name="golden-olmo2",
+    block="reordered_norm",
+    query_key_norm=True,
+    query_key_norm_whole=True,
+)
+OLMO3 = dict(
+    OLMO2,
+    name="golden-olmo3",
+    sliding_window=6,
+    full_attention_period=2,
+    window_rope_theta=10000.0,
+    rope_scaling={"kind": "yarn", "factor": 4.0, "original_length": 16, "beta_fast": 4.0},
+)
 GLM4 = dict(
     LLAMA,
     name="golden-glm4",
@@ -247,4 +280,4 @@ YARN = dict(
 
 FAMILIES = [GPT2, LLAMA, FALCON, FALCON_MQA, GPTJ, NEOX, BLOOM, MPT, OPT, NEMOTRON]
 FAMILIES += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, GLM130, LLAMA31, YARN, MIXTRAL, DEEPSEEK]
-FAMILIES += [DEEPSEEK_V2, GPT_OSS, DBRX, OPT_350M]
+FAMILIES += [DEEPSEEK_V2, GPT_OSS, DBRX, OPT_350M, GEMMA3, OLMO2, OLMO3]

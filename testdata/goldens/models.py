@@ -24,13 +24,13 @@ def make_weights(model, generator):
         shapes["embedding.word_embeddings_layernorm.weight"] = (c,)
     for i in range(model["num_layers"]):
         p = f"decoder.layers.{i}."
-        if block != "post_norm":
+        if block not in ("post_norm", "reordered_norm"):
             shapes[p + "input_layernorm.weight"] = (c,)
         shapes.update(attention_shapes(model, p + "self_attention."))
-        if block in ("sandwich", "post_norm"):
+        if block in ("sandwich", "post_norm", "reordered_norm"):
             shapes[p + "post_attention_layernorm.weight"] = (c,)
             shapes[p + "post_mlp_layernorm.weight"] = (c,)
-        if block not in ("parallel_shared_norm", "post_norm"):
+        if block not in ("parallel_shared_norm", "post_norm", "reordered_norm"):
             shapes[p + "pre_mlp_layernorm.weight"] = (c,)
         has = has_experts(model, i)
         shapes.update(moe_shapes(model, p + "mlp.") if has else mlp_shapes(model, p + "mlp.", f))
@@ -87,6 +87,10 @@ def layer(model, w, number, x, router):
         x = x + attention(model, w, p + "self_attention", x, window)
         x = norm(model, w, p + "post_attention_layernorm", x)
         return norm(model, w, p + "post_mlp_layernorm", x + mlp(model, w, p + "mlp", x)), 0.0
+    if block == "reordered_norm":
+        a = attention(model, w, p + "self_attention", x, window)
+        x = x + norm(model, w, p + "post_attention_layernorm", a)
+        return x + norm(model, w, p + "post_mlp_layernorm", mlp(model, w, p + "mlp", x)), 0.0
     normed = norm(model, w, p + "input_layernorm", x)
     if block == "deep_norm":
         alpha = math.sqrt(2 * model["num_layers"])

@@ -10,6 +10,8 @@ def scaled(model, frequency, dims):
     scaling = model.get("rope_scaling", {"kind": "none"})
     if scaling["kind"] == "none":
         return frequency, 1.0
+    if scaling["kind"] == "linear":
+        return frequency / scaling["factor"], 1.0
     factor, length = scaling["factor"], scaling["original_length"]
     if scaling["kind"] == "llama3":
         wavelength = 2 * math.pi / frequency
@@ -31,12 +33,14 @@ def scaled(model, frequency, dims):
     return frequency / factor * ramp + frequency * (1 - ramp), attention_factor
 
 
-def rotate(model, x):
+def rotate(model, x, window):
     """Rotary positions on x [B, heads, T, D]: pairs as halves of what turns, or as neighbours."""
     t, d = x.shape[-2:]
     dims = int(d * model.get("rotary_fraction", 1.0))
-    frequency = model["rope_theta"] ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
-    frequency, factor = scaled(model, frequency, dims)
+    own = model.get("window_rope_theta") if window else None
+    theta = own or model["rope_theta"]
+    frequency = theta ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
+    frequency, factor = (frequency, 1.0) if own else scaled(model, frequency, dims)
     angle = torch.outer(torch.arange(t, dtype=torch.float64), frequency)
     cos, sin = torch.cos(angle) * factor, torch.sin(angle) * factor
     turned, rest = x[..., :dims], x[..., dims:]

@@ -8,6 +8,7 @@
 #include "cost_model/finish.h"
 #include "engine/config/parallel_config.h"
 #include "engine/config/run_config.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

@@ -9,6 +9,7 @@
 #include "cost_model/prices/price.h"
 
 #include "engine/config/run_config.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

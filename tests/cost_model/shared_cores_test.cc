@@ -9,6 +9,7 @@
 
 #include "cost_model/closed_form/closed_form.h"
 #include "cost_model/dry_run/dry_run.h"
+#include "engine/families/load_config.h"
 #include "engine/schedule/schedules.h"
 
 namespace trimtab {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

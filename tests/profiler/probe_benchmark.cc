@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/config/model_config.h"
+#include "engine/families/load_config.h"
 #include "engine/train/trainer.h"
 #include "profiler/probe.h"
 #include "profiler/stats.h"

@@ -16,6 +16,7 @@
 #include "engine/base/units.h"
 #include "engine/config/recompute.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 #include "search/space/space.h"
 #include "tests/engine/train/run_losses.h"
 

@@ -7,6 +7,7 @@
 
 #include "cost_model/goodput.h"
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "search/space/gpu_counts.h"
 #include "search/space/space.h"
 #include "tests/search/search_fakes.h"

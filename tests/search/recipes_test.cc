@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {

@@ -33,6 +33,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/families/load_config.h"
 #include "search/driver.h"
 #include "tests/search/search_fakes.h"
 

@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/run_config.h"
+#include "engine/families/load_config.h"
 #include "tests/search/schema_check.h"
 #include "tests/search/search_fakes.h"
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/families/load_config.h"
 #include "search/training_workload.h"
 
 namespace trimtab {

@@ -94,6 +94,11 @@ INSTANTIATE_TEST_SUITE_P(
                   "bf16", "--layout", "mbs=2,precision=fp8"},
                  2,
                  "--layout precision=fp8: --precision says it, too"},
+        BadInput{
+            "UnknownOptimizer",
+            {"train", "--model", "gpt2-tiny", "--gbs", "4", "--seq", "8", "--optimizer", "adam"},
+            2,
+            "unknown optimizer 'adam'; did you mean 'adamw'?"},
         BadInput{"OptimizerStateTwice",
                  {"train", "--model", "gpt2-tiny", "--gbs", "4", "--seq", "8", "--optimizer-state",
                   "full", "--layout", "grads=bf16"},

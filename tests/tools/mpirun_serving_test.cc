@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/families/load_config.h"
 #include "engine/infer/serving_json.h"
 #include "tests/tools/mpirun_fixture.h"
 #include "tests/tools/processes.h"

@@ -17,6 +17,7 @@
 
 #include "engine/base/io/backend_file.h"
 #include "engine/base/io/lock_file.h"
+#include "engine/families/load_config.h"
 #include "profiler/results.h"
 #include "profiler/trial.h"
 #include "tests/tools/mpirun_fixture.h"

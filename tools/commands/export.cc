@@ -5,6 +5,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 #include "engine/train/export_weights.h"
 #include "tools/command.h"
 #include "tools/megatron/options.h"

@@ -2,7 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
-#include "engine/config/model_config.h"
+#include "engine/families/load_config.h"
+#include "engine/families/registry.h"
 #include "tools/command.h"
 #include "tools/table.h"
 
@@ -11,47 +12,6 @@ namespace {
 
 std::string InShort(int64_t parameters) {
   return ShortCount(static_cast<double>(parameters), /*digits=*/3);
-}
-
-/// What families are called, by what the names of their presets begin with.
-struct Family {
-  std::string_view prefix;
-  std::string_view title;
-};
-constexpr Family kFamilies[] = {
-    {"gpt2", "GPT-2"},
-    {"gpt3", "GPT-3"},
-    {"mt-nlg", "MT-NLG"},
-    {"opt", "OPT"},
-    {"bloom", "BLOOM"},
-    {"mpt", "MPT"},
-    {"gpt-j", "GPT-J"},
-    {"gpt-neox", "GPT-NeoX"},
-    {"pythia", "Pythia"},
-    {"falcon", "Falcon"},
-    {"minitron", "Nemotron"},
-    {"nemotron", "Nemotron"},
-    {"llama", "Llama"},
-    {"tinyllama", "Llama"},
-    {"mistral", "Mistral"},
-    {"qwen2.5", "Qwen2.5"},
-    {"qwen3", "Qwen3"},
-    {"qwen1.5-moe", "Qwen2-MoE"},
-    {"qwen2-57b", "Qwen2-MoE"},
-    {"gemma2", "Gemma 2"},
-    {"glm", "GLM"},
-    {"mixtral", "Mixtral"},
-    {"deepseek", "DeepSeek"},
-    {"gpt-oss", "GPT-OSS"},
-    {"dbrx", "DBRX"},
-    {"grok", "Grok"},
-};
-
-std::string FamilyOf(const std::string& preset) {
-  for (const Family& family : kFamilies) {
-    if (preset.starts_with(family.prefix)) return std::string(family.title);
-  }
-  TRIMTAB_ASSERT(false, "the family of preset '{}' has no name", preset);
 }
 
 class ModelsCommand : public Command {
@@ -94,17 +54,19 @@ class ModelsCommand : public Command {
     PrintJson({{"schema_version", 1}, {"models", std::move(models)}});
   }
 
-  /// A row for each run of presets of one family.
+  /// Prints a row for each run of groups with one title.
   static void PrintMarkdown() {
     std::string text = "| family | presets (parameters) |\n| --- | --- |\n";
     std::string row_of;
-    for (const std::string& name : ModelPresetNames()) {
-      const ModelConfig model = LoadModelConfig(name);
-      const std::string family = FamilyOf(name);
-      if (family != row_of) text += fmt::format("{}| {} | ", row_of.empty() ? "" : " |\n", family);
-      text += fmt::format("{}`{}` ({})", family == row_of ? ", " : "", name,
-                          InShort(model.parameter_count()));
-      row_of = family;
+    for (const PresetGroup& group : PresetGroups()) {
+      for (const ModelConfig& model : group.models) {
+        if (group.title != row_of) {
+          text += fmt::format("{}| {} | ", row_of.empty() ? "" : " |\n", group.title);
+        }
+        text += fmt::format("{}`{}` ({})", group.title == row_of ? ", " : "", model.name,
+                            InShort(model.parameter_count()));
+        row_of = group.title;
+      }
     }
     Print(text + " |\n");
   }

@@ -4,6 +4,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/config/model_limits.h"
+#include "engine/families/load_config.h"
 #include "search/space/gpu_counts.h"
 #include "search/training_workload.h"
 #include "tools/commands/search_command.h"
@@ -68,6 +69,7 @@ class TrainingSearchCommand final : public SearchCommand {
                {"precisions to consider",
                 "Of fp32, tf32, bf16, fp16, fp8, auto (the device's best: bf16,fp8 on "
                 "GPUs), which is the default on GPUs."});
+    flags.Text("--optimizer NAME", optimizer_, fmt::format("{} [adamw]", OptimizerKindNames()));
     flags.List("--optimizer-state NAME,...", problem_.optimizer_states,
                {"optimizer states to consider",
                 "full: fp32 master weights, moments and gradients; reduced: 16-bit remainders as "
@@ -158,6 +160,7 @@ class TrainingSearchCommand final : public SearchCommand {
     if (!flags().Given("--precision") && problem_.cluster.device == "cuda") precisions_ = {"auto"};
     problem_.precisions = ResolvePrecisions(precisions_, problem_.cluster.profile);
     RequireMemoryOfGpu(problem_.memory_per_rank_bytes, problem_.cluster);
+    if (flags().Given("--optimizer")) problem_.optimizer.kind = ParseOptimizerKind(optimizer_);
     problem_.gpus = Gpus(problem_.cluster);
     RequireSensible(problem_);
   }
@@ -170,6 +173,7 @@ class TrainingSearchCommand final : public SearchCommand {
   SoftwareStack software_;
   ProposalFlags proposal_;
   std::vector<std::string> precisions_ = {"fp32"};
+  std::string optimizer_;
   std::vector<std::string> global_batches_;
 };
 

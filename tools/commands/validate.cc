@@ -15,6 +15,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/config/strict_json.h"
+#include "engine/families/load_config.h"
 #include "search/page/page.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"

@@ -104,6 +104,7 @@ void AddPrecision(const RunConfig& run, MegatronOptions& options) {
   }
   options.Add(layout.gradients == DType::kF32 ? "--accumulate-allreduce-grads-in-fp32"
                                               : "--grad-reduce-in-bf16");
+  options.Require(layout.moments != DType::kI8, "moments=int8");
   const bool small_moments = layout.moments != DType::kF32;
   if (layout.master == MasterWeights::kFp32 && !small_moments) return;
   options.Require(layout.zero >= 1, "this optimizer state without zero=1 or more");

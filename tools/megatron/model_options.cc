@@ -153,6 +153,8 @@ void AddRouter(const MoeConfig& moe, MegatronOptions& options) {
 void AddMegatronModel(const RunConfig& run, MegatronOptions& options) {
   const ModelConfig& model = run.model;
   options.Require(model.block == BlockKind::kSequential, "this form of the block");
+  options.Require(!model.query_key_norm_whole, "norms over all queries and over all keys");
+  options.Require(model.window_rope_theta == 0, "rotary positions of layers with a window");
   options.Require(!model.embedding_norm, "a norm behind the embedding");
   options.Require(model.final_norm, "a model without a final norm");
   options.Require(!model.narrow_embedding(), "an embedding of another width than the layers");

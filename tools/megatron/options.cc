@@ -15,6 +15,9 @@ bool IsPlain(std::string_view text) {
 
 void AddTraining(const RunConfig& run, MegatronOptions& options) {
   const OptimizerConfig& optimizer = run.optimizer;
+  options.Require(optimizer.kind == OptimizerKind::kAdamW, "this optimizer");
+  options.Require(optimizer.groups.empty(), "optimizer.groups");
+  options.Require(run.frozen.empty(), "frozen parameters");
   options.Add("--micro-batch-size", run.layout.micro_batch);
   options.Add("--global-batch-size", run.global_batch);
   options.Add("--optimizer", "adam");

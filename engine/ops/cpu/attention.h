@@ -16,7 +16,7 @@ void AttentionBackwardCpu(int threads, const AttentionShape& shape, const float*
                           const float* out, const float* log_sum_exp, const float* dout,
                           float* dqkv, float* scratch);
 
-void RopeCpu(int threads, const AttentionShape& shape, const Positions& positions,
-             const Rotary& rotary, bool inverse, float* qkv);
+void RopeCpu(int threads, const AttentionShape& shape, const Rotary& rotary, bool inverse,
+             float* qkv);
 
 }  // namespace trimtab

@@ -89,8 +89,7 @@ struct VisibleKeys {
   int64_t end;
 
   VisibleKeys(const AttentionTile& tile, int64_t row)
-      : begin(tile.window > 0 ? std::clamp<int64_t>(tile.seen + row - tile.window, 0, tile.keys)
-                              : 0),
+      : begin(std::clamp<int64_t>(tile.seen + row - tile.MostKeys(row), 0, tile.keys)),
         end(std::min(tile.seen + row, tile.keys)) {}
 
   // Of a row over all keys of the tile.

@@ -2,7 +2,9 @@
 // kernels of attention.h and attention_block.h are made of; each call is one worker's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace trimtab {
 
@@ -16,21 +18,35 @@ struct HeadRows {
   HeadRows From(int64_t token) const { return {data + token * stride, stride}; }
 };
 
+/// Returns how many keys a query sees at most, given the window (0 = none) and its position in its
+/// document (nullptr = it sees all before it).
+inline int64_t MostVisibleKeys(int64_t window, const int32_t* position) {
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
+  const int64_t most = window > 0 ? window : kAll;
+  return position != nullptr ? std::min(most, int64_t{*position} + 1) : most;
+}
+
 struct AttentionTile {
   int64_t rows = 0;  // queries
   int64_t keys = 0;
   /// Keys up to the last that row 0 sees; each row sees one more than the one before it, at most
   /// all.
   int64_t seen = 0;
-  int64_t window = 0;      // keys that a row sees at most, the last ones; 0 = any number
-  float scale = 1;         // of the scores
-  float soft_cap = 0;      // 0 = none
+  int64_t window = 0;  // keys that a row sees at most, the last ones; 0 = any number
+  const int32_t* positions = nullptr;  // a row at position p sees p + 1 keys at most; nullptr = any
+  float scale = 1;                     // of the scores
+  float soft_cap = 0;                  // 0 = none
   float slope = 0;         // ALiBi: what a score loses per key before the last that the row sees
   int64_t head_size = 0;   // D
   int64_t value_size = 0;  // Dv
   HeadRows query;
   HeadRows key;
   HeadRows value;
+
+  /// Returns how many keys row `row` sees at most, the last ones up to its own.
+  int64_t MostKeys(int64_t row) const {
+    return MostVisibleKeys(window, positions != nullptr ? positions + row : nullptr);
+  }
 };
 
 /// What becomes of the `n` scores of one query, the visible ones, before the softmax.

@@ -115,8 +115,9 @@ void CrossEntropyCpu(int threads, const LogitsShape& shape, const int32_t* targe
       float* x = logits + row * shape.columns;
       const float largest = SpanMax(shape.used, x);
       const RowGradient gradient(shape, targets[row], soft_cap, largest, x);
-      gradient.Write(scale, gradient.sum());
-      losses[row] = std::log(gradient.sum()) - (gradient.target_logit() - largest);
+      const bool none = targets[row] < 0;
+      gradient.Write(none ? 0.0f : scale, gradient.sum());
+      losses[row] = none ? 0.0f : std::log(gradient.sum()) - (gradient.target_logit() - largest);
     }
   });
 }
@@ -144,8 +145,9 @@ void CrossEntropyGradCpu(int threads, const LogitsShape& shape, int64_t shards,
       const LossParts all = JoinLossParts(parts + row, shards, shape.rows);
       const RowGradient gradient(shape, targets[row], soft_cap, all.largest,
                                  logits + row * shape.columns);
-      gradient.Write(scale, all.sum);
-      losses[row] = std::log(all.sum) - (all.target - all.largest);
+      const bool none = targets[row] < 0;
+      gradient.Write(none ? 0.0f : scale, all.sum);
+      losses[row] = none ? 0.0f : std::log(all.sum) - (all.target - all.largest);
     }
   });
 }

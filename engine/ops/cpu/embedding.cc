@@ -46,20 +46,20 @@ void EmbeddingBackwardCpu(int threads, int64_t rows, int64_t columns, const int3
 }
 
 void PositionForwardCpu(int threads, int64_t rows, int64_t columns, const float* table,
-                        int64_t row_start, const Positions& positions, float* x) {
+                        int64_t row_start, const RowPositions& positions, float* x) {
   ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t position = positions.of((row_start + row) % positions.sequence);
+      const int64_t position = positions.of(row_start + row);
       AddSpan(columns, table + position * columns, x + row * columns);
     }
   });
 }
 
 void PositionBackwardCpu(int threads, int64_t rows, int64_t columns, const float* dx,
-                         int64_t row_start, const Positions& positions, float* dtable) {
+                         int64_t row_start, const RowPositions& positions, float* dtable) {
   ParallelFor(threads, columns, ColumnGrain(rows), [=](int64_t begin, int64_t end) {
     for (int64_t row = 0; row < rows; ++row) {
-      const int64_t position = positions.of((row_start + row) % positions.sequence);
+      const int64_t position = positions.of(row_start + row);
       AddSpan(end - begin, dx + row * columns + begin, dtable + position * columns + begin);
     }
   });

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/ops/positions.h"
+#include "engine/ops/row_layout.h"
 
 namespace trimtab {
 
@@ -14,9 +14,9 @@ void EmbeddingForwardCpu(int threads, int64_t rows, int64_t row_bytes, const int
 void EmbeddingBackwardCpu(int threads, int64_t rows, int64_t columns, const int32_t* tokens,
                           const float* dout, int64_t first_id, int64_t ids, float* dtable);
 void PositionForwardCpu(int threads, int64_t rows, int64_t columns, const float* table,
-                        int64_t row_start, const Positions& positions, float* x);
+                        int64_t row_start, const RowPositions& positions, float* x);
 void PositionBackwardCpu(int threads, int64_t rows, int64_t columns, const float* dx,
-                         int64_t row_start, const Positions& positions, float* dtable);
+                         int64_t row_start, const RowPositions& positions, float* dtable);
 
 /// Which rows of a table occur among tokens, each once, in order of first use; and for each token
 /// where its row stands in that list, -1 for ids that are not the table's.

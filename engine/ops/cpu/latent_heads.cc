@@ -68,15 +68,15 @@ void JoinBackward(const TokenHeads& at, const TokenRotation& rotation, const flo
 
 }  // namespace
 
-void JoinHeadsCpu(int threads, const AttentionShape& shape, const Positions& positions,
-                  const Rotary& rotary, const float* query, const float* key_value,
-                  const float* key_rotary, float* qkv) {
+void JoinHeadsCpu(int threads, const AttentionShape& shape, const Rotary& rotary,
+                  const float* query, const float* key_value, const float* key_rotary, float* qkv) {
   const TokenHeads at(shape, rotary);
+  const RowPositions positions = shape.rows.view();
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, /*inverse=*/false);
   ParallelFor(threads, shape.tokens(), RowGrain(shape.qkv_size()), [&](int64_t begin, int64_t end) {
     TokenRotation rotation(rotary, frequencies, shape.head_size);
     for (int64_t token = begin; token < end; ++token) {
-      rotation.MoveTo(positions.of(token % shape.sequence));
+      rotation.MoveTo(positions.of(token));
       Join(at, rotation, query + token * shape.query_size(),
            key_value + token * at.heads * at.joined, key_rotary + token * at.rotary,
            qkv + token * shape.qkv_size());
@@ -84,15 +84,15 @@ void JoinHeadsCpu(int threads, const AttentionShape& shape, const Positions& pos
   });
 }
 
-void JoinHeadsBackwardCpu(int threads, const AttentionShape& shape, const Positions& positions,
-                          const Rotary& rotary, const float* dqkv, float* dquery, float* dkey_value,
-                          float* dkey_rotary) {
+void JoinHeadsBackwardCpu(int threads, const AttentionShape& shape, const Rotary& rotary,
+                          const float* dqkv, float* dquery, float* dkey_value, float* dkey_rotary) {
   const TokenHeads at(shape, rotary);
+  const RowPositions positions = shape.rows.view();
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, /*inverse=*/true);
   ParallelFor(threads, shape.tokens(), RowGrain(shape.qkv_size()), [&](int64_t begin, int64_t end) {
     TokenRotation rotation(rotary, frequencies, shape.head_size);
     for (int64_t token = begin; token < end; ++token) {
-      rotation.MoveTo(positions.of(token % shape.sequence));
+      rotation.MoveTo(positions.of(token));
       JoinBackward(at, rotation, dqkv + token * shape.qkv_size(),
                    dquery + token * shape.query_size(), dkey_value + token * at.heads * at.joined,
                    dkey_rotary + token * at.rotary);

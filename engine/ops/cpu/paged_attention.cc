@@ -169,18 +169,18 @@ class BlockReader {
   bool transposes_;
 };
 
-// Some rows of a sequence, for the heads that share one key/value head.
+// Some rows of a segment, for the heads that share one key/value head.
 struct Tile {
-  int64_t sequence;
-  int64_t first_row;  // of the step
+  int64_t segment;
+  int64_t first_row;  // of the pass
   int64_t rows;
   int64_t first_position;
 };
 
-std::vector<Tile> TilesOf(const PagedRows& rows, int64_t tile) {
+std::vector<Tile> TilesOf(const PagedSegments& rows, int64_t tile) {
   std::vector<Tile> tiles;
-  for (size_t s = 0; s < rows.sequences.size(); ++s) {
-    const PagedSequence& each = rows.sequences[s];
+  for (size_t s = 0; s < rows.segments.size(); ++s) {
+    const PagedSegment& each = rows.segments[s];
     for (int64_t done = 0; done < each.rows; done += tile) {
       tiles.push_back({static_cast<int64_t>(s), each.first_row + done,
                        std::min(tile, each.rows - done), each.first_position + done});
@@ -195,9 +195,12 @@ std::vector<Tile> TilesOf(const PagedRows& rows, int64_t tile) {
 
 class TileAttention {
  public:
-  TileAttention(const AttentionShape& shape, const PagedRows& rows, const PagedCache& cache,
-                const float* sinks)
-      : shape_(shape), rows_(rows), cache_(cache), sinks_(sinks), geometry_(shape, cache) {}
+  TileAttention(const AttentionShape& shape, const PagedCache& cache, const float* sinks)
+      : shape_(shape),
+        rows_(*shape.rows.paged),
+        cache_(cache),
+        sinks_(sinks),
+        geometry_(shape, cache) {}
 
   void Run(const Tile& tile, int64_t kv_head, const float* qkv, float* out, float* memory) const {
     const Geometry& g = geometry_;
@@ -249,7 +252,7 @@ class TileAttention {
   void ForEachBlock(const Tile& tile, Part part, int64_t kv_head, int64_t first_block, int64_t end,
                     float* memory, const Visit& visit) const {
     const BlockReader reader(shape_, cache_, part, kv_head);
-    const int32_t* table = rows_.blocks.i32() + tile.sequence * rows_.blocks.dim(1);
+    const int32_t* table = rows_.blocks.i32() + tile.segment * rows_.blocks.dim(1);
     const int64_t size = geometry_.block_size;
     for (int64_t block = first_block; block * size < end; ++block) {
       if ((block + 1) * size < end) {
@@ -280,7 +283,7 @@ class TileAttention {
   }
 
   const AttentionShape& shape_;
-  const PagedRows& rows_;
+  const PagedSegments& rows_;
   const PagedCache& cache_;
   const float* sinks_;
   Geometry geometry_;
@@ -288,11 +291,10 @@ class TileAttention {
 
 }  // namespace
 
-int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedRows& rows,
-                                 const PagedCache& cache) {
+int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedCache& cache) {
   const Geometry g(shape, cache);
   int64_t most = 0;
-  for (const PagedSequence& each : rows.sequences) {
+  for (const PagedSegment& each : shape.rows.paged->segments) {
     const int64_t keys = RoundToBlocks(each.end_position(), g.block_size);
     const int64_t count = std::min(g.tile, each.rows) * g.group;
     most = std::max(most, count * keys);
@@ -300,12 +302,12 @@ int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedRows& r
   return g.tile * g.group * (g.head_size + g.value_size) + g.block_floats() + most;
 }
 
-void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,
-                       const float* qkv, const PagedCache& cache, const float* sinks, float* out,
-                       float* scratch) {
-  const TileAttention attention(shape, rows, cache, sinks);
+void PagedAttentionCpu(int threads, const AttentionShape& shape, const float* qkv,
+                       const PagedCache& cache, const float* sinks, float* out, float* scratch) {
+  const PagedSegments& rows = *shape.rows.paged;
+  const TileAttention attention(shape, cache, sinks);
   const std::vector<Tile> tiles = TilesOf(rows, Geometry(shape, cache).tile);
-  const int64_t each = PagedAttentionScratchCpu(shape, rows, cache);
+  const int64_t each = PagedAttentionScratchCpu(shape, cache);
   const int64_t work =
       rows.visible_scores(shape.scores) * shape.heads * (shape.head_size + shape.value_size());
   const auto workers = static_cast<int>(std::clamp<int64_t>(work / kScoreGrain, 1, threads));

@@ -6,12 +6,10 @@
 namespace trimtab {
 
 /// Scratch of one worker, in floats.
-int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedRows& rows,
-                                 const PagedCache& cache);
+int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedCache& cache);
 
 /// `scratch` holds as much for each of `threads` workers. `sinks` is nullptr without.
-void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,
-                       const float* qkv, const PagedCache& cache, const float* sinks, float* out,
-                       float* scratch);
+void PagedAttentionCpu(int threads, const AttentionShape& shape, const float* qkv,
+                       const PagedCache& cache, const float* sinks, float* out, float* scratch);
 
 }  // namespace trimtab

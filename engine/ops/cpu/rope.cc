@@ -60,14 +60,15 @@ void TokenRotation::Turn(float* x) const {
   }
 }
 
-void RopeCpu(int threads, const AttentionShape& shape, const Positions& positions,
-             const Rotary& rotary, bool inverse, float* qkv) {
+void RopeCpu(int threads, const AttentionShape& shape, const Rotary& rotary, bool inverse,
+             float* qkv) {
+  const RowPositions positions = shape.rows.view();
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, inverse);
   const int64_t width = shape.qkv_size();
   ParallelFor(threads, shape.tokens(), RowGrain(width), [&](int64_t begin, int64_t end) {
     TokenRotation rotation(rotary, frequencies, shape.head_size);
     for (int64_t token = begin; token < end; ++token) {
-      rotation.MoveTo(positions.of(token % shape.sequence));
+      rotation.MoveTo(positions.of(token));
       for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
         rotation.Turn(qkv + token * width + head * shape.head_size);
       }

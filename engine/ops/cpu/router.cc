@@ -47,7 +47,7 @@ void RouterChooseCpu(int threads, int64_t rows, int64_t experts, const float* lo
 }
 
 void RouterChooseInTurnCpu(int threads, int64_t rows, int64_t experts, int64_t topk,
-                           const Positions& positions, int32_t* choice) {
+                           const RowPositions& positions, int32_t* choice) {
   ParallelFor(threads, rows, RowGrain(topk), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       ChooseRowInTurn(positions, row, experts, topk, choice + row * topk);

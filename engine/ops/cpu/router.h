@@ -10,7 +10,7 @@ namespace trimtab {
 void RouterChooseCpu(int threads, int64_t rows, int64_t experts, const float* logits,
                      const float* bias, const RouterOptions& options, int32_t* choice);
 void RouterChooseInTurnCpu(int threads, int64_t rows, int64_t experts, int64_t topk,
-                           const Positions& positions, int32_t* choice);
+                           const RowPositions& positions, int32_t* choice);
 void RouterWeightsCpu(int threads, int64_t rows, int64_t experts, const float* logits,
                       const int32_t* choice, const RouterOptions& options, float* weights);
 void RouterWeightsBackwardCpu(int threads, int64_t rows, int64_t experts, const float* logits,

@@ -66,8 +66,8 @@ float StoreHead(DType dtype, int64_t n, const float* x, void* entries, int64_t s
 
 }  // namespace
 
-void StoreKvCpu(int threads, const AttentionShape& s, const PagedRows& rows, const float* qkv,
-                const PagedCache& cache) {
+void StoreKvCpu(int threads, const AttentionShape& s, const float* qkv, const PagedCache& cache) {
+  const PagedSegments& rows = *s.rows.paged;
   const int64_t size = cache.block_size();
   const int64_t entries = s.head_size * size;  // of one head of a block
   const int64_t most_blocks = rows.blocks.dim(1);
@@ -78,9 +78,9 @@ void StoreKvCpu(int threads, const AttentionShape& s, const PagedRows& rows, con
   ParallelForNeighbours(workers, s.tokens() * s.kv_heads, [&](int64_t item, int) {
     const int64_t row = item / s.kv_heads;
     const int64_t head = item % s.kv_heads;
-    const int64_t position = rows.positions.i32()[row];
-    const int64_t sequence = rows.sequence_of.i32()[row];
-    const int64_t block = rows.blocks.i32()[sequence * most_blocks + position / size];
+    const int64_t position = s.rows.positions.i32()[row];
+    const int64_t segment = rows.segment_of.i32()[row];
+    const int64_t block = rows.blocks.i32()[segment * most_blocks + position / size];
     const int64_t slot = position % size;
     const int64_t index = block * s.kv_heads + head;
     const float* key = qkv + row * s.qkv_size() + (s.heads + head) * s.head_size;

@@ -5,7 +5,7 @@
 
 namespace trimtab {
 
-void StoreKvCpu(int threads, const AttentionShape& shape, const PagedRows& rows, const float* qkv,
+void StoreKvCpu(int threads, const AttentionShape& shape, const float* qkv,
                 const PagedCache& cache);
 
 }  // namespace trimtab

@@ -39,9 +39,11 @@ void BackwardCuda(const AttentionShape& shape, const Tensor& qkv, const Tensor& 
                        call);
 }
 
-void BlockForwardCuda(const AttentionShape& shape, const AttentionBlock& block, const Tensor& qkv,
-                      const Tensor& kv, Tensor& out, Tensor& log_sum_exp) {
+void BlockForwardCuda(const AttentionShape& shape, const RowLayout& keys,
+                      const AttentionBlock& block, const Tensor& qkv, const Tensor& kv, Tensor& out,
+                      Tensor& log_sum_exp) {
   const AttentionBlockForwardCall call = {.shape = shape,
+                                          .keys = keys,
                                           .block = block,
                                           .dtype = qkv.dtype(),
                                           .qkv = qkv.raw(),
@@ -57,10 +59,12 @@ void BlockForwardCuda(const AttentionShape& shape, const AttentionBlock& block, 
   }
 }
 
-void BlockBackwardCuda(const AttentionShape& shape, const AttentionBlock& block, const Tensor& qkv,
-                       const Tensor& kv, const Tensor& out, const Tensor& log_sum_exp,
-                       const Tensor& dout, Tensor& dquery, Tensor& dkv, const Tensor& scratch) {
+void BlockBackwardCuda(const AttentionShape& shape, const RowLayout& keys,
+                       const AttentionBlock& block, const Tensor& qkv, const Tensor& kv,
+                       const Tensor& out, const Tensor& log_sum_exp, const Tensor& dout,
+                       Tensor& dquery, Tensor& dkv, const Tensor& scratch) {
   const AttentionBlockBackwardCall call = {.shape = shape,
+                                           .keys = keys,
                                            .block = block,
                                            .dtype = qkv.dtype(),
                                            .qkv = qkv.raw(),
@@ -99,6 +103,7 @@ std::string AttentionRefusal(Device& device, AttentionImplementation implementat
                              AttentionPass pass, const AttentionShape& shape, DType dtype) {
   switch (implementation) {
     case AttentionImplementation::kCudnn:
+      if (shape.rows.positions.defined()) return "its graphs mask no documents";
       if (pass == AttentionPass::kBackward && ContextOf(device).deterministic)
         return "its backward pass adds in an order that differs from run to run";
       return CudnnAttentionRefusal(device, pass, shape, dtype);

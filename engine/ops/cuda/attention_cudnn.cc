@@ -37,14 +37,14 @@ using Key =
     std::tuple<AttentionPass, DType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
 
 Key KeyOf(AttentionPass pass, const AttentionShape& s, DType dtype) {
-  return {pass,       dtype,       s.batch,        s.sequence,      s.heads,
+  return {pass,       dtype,       s.rows.batch,   s.rows.sequence, s.heads,
           s.kv_heads, s.head_size, s.value_size(), s.scores.plain()};
 }
 
 std::string Describe(AttentionPass pass, const AttentionShape& s, DType dtype) {
   return fmt::format(
-      "{} sequences of {} tokens, {} heads over {}, head size {}, {} of values, {}, {}", s.batch,
-      s.sequence, s.heads, s.kv_heads, s.head_size, s.value_size(), Name(dtype),
+      "{} sequences of {} tokens, {} heads over {}, head size {}, {} of values, {}, {}",
+      s.rows.batch, s.rows.sequence, s.heads, s.kv_heads, s.head_size, s.value_size(), Name(dtype),
       pass == AttentionPass::kForward ? "forward" : "backward");
 }
 
@@ -89,13 +89,13 @@ class CudnnState {
 std::vector<AttentionPart> PartsOf(const AttentionShape& shape) {
   constexpr int64_t kAligned = 16 / SizeOf(DType::kF32);
   const int64_t group = shape.heads / shape.kv_heads;
-  std::vector<AttentionPart> parts = {{shape.batch, shape.kv_heads}};
-  for (int64_t batch = shape.batch - 1; batch >= 1; --batch) {
-    if (shape.batch % batch == 0 && batch * shape.heads * shape.sequence % kAligned == 0)
+  std::vector<AttentionPart> parts = {{shape.rows.batch, shape.kv_heads}};
+  for (int64_t batch = shape.rows.batch - 1; batch >= 1; --batch) {
+    if (shape.rows.batch % batch == 0 && batch * shape.heads * shape.rows.sequence % kAligned == 0)
       parts.push_back({batch, shape.kv_heads});
   }
   for (int64_t heads = shape.kv_heads - 1; heads >= 1; --heads) {
-    if (shape.kv_heads % heads == 0 && heads * group * shape.sequence % kAligned == 0)
+    if (shape.kv_heads % heads == 0 && heads * group * shape.rows.sequence % kAligned == 0)
       parts.push_back({1, heads});
   }
   return parts;
@@ -117,7 +117,7 @@ Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionS
   if (!CudnnUnavailable().empty()) return {nullptr, CudnnUnavailable()};
   if (pass == AttentionPass::kBackward) {
     const auto version = static_cast<int64_t>(Cudnn().get_version());
-    const std::string refusal = CudnnBackwardRefusal(version, shape.sequence);
+    const std::string refusal = CudnnBackwardRefusal(version, shape.rows.sequence);
     if (!refusal.empty()) return {nullptr, refusal};
   }
 
@@ -194,17 +194,17 @@ struct PartOffsets {
 template <typename Function>
 void ForEachPart(const AttentionShape& s, const AttentionPart& part, Function function) {
   const int64_t group = s.heads / s.kv_heads;
-  for (int64_t batch = 0; batch < s.batch; batch += part.batch) {
+  for (int64_t batch = 0; batch < s.rows.batch; batch += part.batch) {
     for (int64_t kv_head = 0; kv_head < s.kv_heads; kv_head += part.kv_heads) {
       const int64_t head = kv_head * group;
-      const int64_t token = batch * s.sequence;
+      const int64_t token = batch * s.rows.sequence;
       const int64_t qkv = token * s.qkv_size();
       function(PartOffsets{
           .query = qkv + head * s.head_size,
           .key = qkv + (s.heads + kv_head) * s.head_size,
           .value = qkv + (s.heads + s.kv_heads) * s.head_size + kv_head * s.value_size(),
           .out = token * s.out_size() + head * s.value_size(),
-          .rows = (batch * s.heads + head) * s.sequence});
+          .rows = (batch * s.heads + head) * s.rows.sequence});
     }
   }
 }

@@ -30,20 +30,22 @@ struct BlockGeometry {
   int window;
   int alibi_heads;
   int alibi_first;
+  const int32_t* positions;  // [B, T] of the queries; nullptr without documents
 
   /// Whole sequences, whose keys and values are in qkv: kv begins at the first key.
-  explicit BlockGeometry(const AttentionShape& s) : BlockGeometry(s, {.size = s.sequence}) {
+  explicit BlockGeometry(const AttentionShape& s)
+      : BlockGeometry(s, s.rows, {.size = s.rows.sequence}) {
     kv_stride = s.qkv_size();
   }
-  BlockGeometry(const AttentionShape& s, const AttentionBlock& block)
+  BlockGeometry(const AttentionShape& s, const RowLayout& keys, const AttentionBlock& block)
       : size(static_cast<int>(block.size)),
-        ahead(static_cast<int>(block.ahead)),
+        ahead(static_cast<int>(AheadOf(s.rows, keys, block))),
         heads(static_cast<int>(s.heads)),
         kv_heads(static_cast<int>(s.kv_heads)),
         group(static_cast<int>(s.heads / s.kv_heads)),
         head_size(static_cast<int>(s.head_size)),
         value_size(static_cast<int>(s.value_size())),
-        sequence(s.sequence),
+        sequence(s.rows.sequence),
         query(block.query),
         key(block.key),
         qkv_stride(s.qkv_size()),
@@ -53,7 +55,8 @@ struct BlockGeometry {
         soft_cap(static_cast<float>(s.scores.soft_cap)),
         window(static_cast<int>(s.scores.window)),
         alibi_heads(static_cast<int>(s.scores.alibi_heads)),
-        alibi_first(static_cast<int>(s.scores.alibi_first)) {}
+        alibi_first(static_cast<int>(s.scores.alibi_first)),
+        positions(s.rows.view().list) {}
 
   TRIMTAB_HOST_DEVICE int64_t Query(int batch, int head) const {
     return (batch * sequence + query) * qkv_stride + int64_t{head} * head_size;
@@ -72,15 +75,24 @@ struct BlockGeometry {
   }
   /// Positions of the block's query `i` after its key `j`.
   TRIMTAB_HOST_DEVICE int Distance(int i, int j) const { return i + ahead - j; }
+  /// Returns the positions of the block's queries of a sequence, for the functions below.
+  TRIMTAB_HOST_DEVICE const int32_t* Documents(int batch) const {
+    return positions == nullptr ? nullptr : positions + batch * sequence + query;
+  }
   /// Whether the block's query `i` sees its key `j`.
-  TRIMTAB_HOST_DEVICE bool Sees(int i, int j) const {
+  TRIMTAB_HOST_DEVICE bool Sees(const int32_t* documents, int i, int j) const {
     const int distance = Distance(i, j);
-    return j < size && distance >= 0 && (window == 0 || distance < window);
+    return j < size && distance >= 0 && (window == 0 || distance < window) &&
+           (documents == nullptr || (i < size && distance <= documents[i]));
   }
   /// The first key that any query from `first` on sees, or one up to `step` - 1 before it: a
-  /// multiple of that.
-  TRIMTAB_HOST_DEVICE int KeysBegin(int first, int step) const {
-    const int begin = window == 0 || first + ahead < window ? 0 : first + ahead + 1 - window;
+  /// multiple of that. Documents begin in the order of their queries.
+  TRIMTAB_HOST_DEVICE int KeysBegin(const int32_t* documents, int first, int step) const {
+    int begin = window == 0 || first + ahead < window ? 0 : first + ahead + 1 - window;
+    if (documents != nullptr) {
+      const int document = first + ahead - documents[first];
+      if (document > begin) begin = document;
+    }
     return begin / step * step;
   }
   /// The first query that sees key `first`, and one past the last that sees any of `rows` keys from
@@ -88,9 +100,21 @@ struct BlockGeometry {
   TRIMTAB_HOST_DEVICE int QueriesBegin(int first) const {
     return first > ahead ? first - ahead : 0;
   }
-  TRIMTAB_HOST_DEVICE int QueriesEnd(int first, int rows) const {
+  TRIMTAB_HOST_DEVICE int QueriesEnd(const int32_t* documents, int first, int rows) const {
     const int last = first + rows - 1 - ahead;
-    return window == 0 || last >= size - window ? size : last + window;
+    int end = window == 0 || last >= size - window ? size : last + window;
+    if (documents == nullptr) return end;
+    // The first query whose document begins behind these keys.
+    int begin = QueriesBegin(first);
+    while (begin < end) {
+      const int middle = (begin + end) / 2;
+      if (middle - documents[middle] > last) {
+        end = middle;
+      } else {
+        begin = middle + 1;
+      }
+    }
+    return end;
   }
   /// What ALiBi takes per token between a query of `head` and its key.
   TRIMTAB_HOST_DEVICE float Slope(int head) const {
@@ -117,7 +141,7 @@ struct BlockGeometry {
 /// One block of threads per `rows` queries or keys of the block, head and sequence.
 inline dim3 AttentionGrid(const AttentionShape& s, int64_t size, int64_t rows, int64_t heads) {
   return dim3(static_cast<unsigned>((size + rows - 1) / rows), static_cast<unsigned>(heads),
-              static_cast<unsigned>(s.batch));
+              static_cast<unsigned>(s.rows.batch));
 }
 
 /// What the kernels of the backward pass read and write. Gradients of queries are overwritten in

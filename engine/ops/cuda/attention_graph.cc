@@ -20,13 +20,13 @@ struct Sizes {
 
 Sizes SizesOf(const AttentionShape& shape, const AttentionPart& part) {
   return {part.batch,      part.kv_heads * (shape.heads / shape.kv_heads),
-          part.kv_heads,   shape.sequence,
+          part.kv_heads,   shape.rows.sequence,
           shape.head_size, shape.value_size()};
 }
 
 // Strides of heads of `head_size`, whose tokens are `width` elements apart.
 CudnnDims TokenStrides(const AttentionShape& shape, int64_t head_size, int64_t width) {
-  return {shape.sequence * width, head_size, width, 1};
+  return {shape.rows.sequence * width, head_size, width, 1};
 }
 // Of queries and keys in the packed projection, of values there, of out.
 CudnnDims HeadStrides(const AttentionShape& s) {

@@ -40,6 +40,7 @@ struct AttentionBackwardCall {
 /// What AttentionBlockForward and AttentionBlockBackward are called with.
 struct AttentionBlockForwardCall {
   AttentionShape shape;
+  RowLayout keys;
   AttentionBlock block;
   DType dtype = DType::kF32;
   const void* qkv = nullptr;
@@ -49,6 +50,7 @@ struct AttentionBlockForwardCall {
 };
 struct AttentionBlockBackwardCall {
   AttentionShape shape;
+  RowLayout keys;
   AttentionBlock block;
   DType dtype = DType::kF32;
   const void* qkv = nullptr;

@@ -23,7 +23,7 @@ __device__ __forceinline__ float Probability(float score, float scale, float shi
 
 // dk and dv of one tile of keys of one key/value head: over its query heads and their queries.
 // Rows of the products are keys, columns queries.
-template <typename T, typename Query, int kHead, bool kAdd>
+template <typename T, typename Query, int kHead, bool kAdd, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 1)
     KeyValueKernel(BlockGeometry g, AttentionBackwardPointers<T, Query> p) {
   T* keys = SharedMemory<T>();
@@ -43,7 +43,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   // Causal queries before the tile's first key see none of its keys.
   const int first_query = g.QueriesBegin(first) / kStepRows * kStepRows;
-  const int steps_per_head = (g.size - first_query + kStepRows - 1) / kStepRows;
+  const int32_t* documents = kDocuments ? g.Documents(batch) : nullptr;
+  const int end_query = kDocuments ? g.QueriesEnd(documents, first, kBlockRows) : g.size;
+  if (kDocuments && end_query <= first_query) return;  // nothing to add
+  const int steps_per_head = (end_query - first_query + kStepRows - 1) / kStepRows;
   const int step_count = steps_per_head * g.group;
   const auto copy_step = [&](int step) {
     const int head = kv_head * g.group + step / steps_per_head;
@@ -97,7 +100,9 @@ __global__ void __launch_bounds__(kThreads, 1)
         for (int i = 0; i < 2; ++i) {
           float& value = probabilities[0][n][2 * i + j];
           const int key = first + row + lane / 4 + i * 8;
-          value = Probability(value, scale, shift, masked && g.Distance(query + column, key) < 0);
+          const bool hidden = kDocuments ? !g.Sees(documents, query + column, key)
+                                         : masked && g.Distance(query + column, key) < 0;
+          value = Probability(value, scale, shift, hidden);
         }
       }
     }
@@ -137,7 +142,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // dq of one tile of queries of one head: over the keys they see. Rows are queries, columns keys.
-template <typename T, typename Query, int kHead, bool kAdd>
+template <typename T, typename Query, int kHead, bool kAdd, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 1)
     QueryKernel(BlockGeometry g, AttentionBackwardPointers<T, Query> p) {
   T* queries = SharedMemory<T>();
@@ -150,7 +155,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int batch = static_cast<int>(blockIdx.z);
   const T* key_head = p.kv + g.Key(batch, head / g.group);
   const T* value_head = p.kv + g.Value(batch, head / g.group);
+  const int32_t* documents = kDocuments ? g.Documents(batch) : nullptr;
+  const int begin = kDocuments ? g.KeysBegin(documents, first, kStepRows) : 0;
   const int end = g.KeysEnd(first, kBlockRows);
+  if (kDocuments && begin >= end) return;  // nothing to add
 
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int row = static_cast<int>(threadIdx.x) / kWarpSize * 16;
@@ -177,10 +185,10 @@ __global__ void __launch_bounds__(kThreads, 1)
                                         g.size);
   CopyTile<kBlockRows, kHead, kThreads>(douts, p.dout + g.Out(batch, head), g.out_stride, first,
                                         g.size);
-  copy_step(0);
+  copy_step(begin);
 
   FragmentC dquery[1][kHead / 8] = {};
-  for (int key = 0; key < end; key += kStepRows) {
+  for (int key = begin; key < end; key += kStepRows) {
     if (key + kStepRows < end) {
       copy_step(key + kStepRows);
       WaitCopies<1>();
@@ -195,13 +203,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     FragmentC scores[1][kStepRows / 8] = {};
     MultiplyTransposed<1, kStepRows, kHead>(queries, row, keys, scores);
     MultiplyTransposed<1, kStepRows, kHead>(douts, row, values, dscores);
-    const bool masked = key + kStepRows > g.SeenBy(first + row);
+    const bool masked = kDocuments || key + kStepRows > g.SeenBy(first + row);
 #pragma unroll
     for (int n = 0; n < kStepRows / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int query = first + row + lane / 4 + i / 2 * 8;
-        const bool hidden = masked && !g.Sees(query, key + n * 8 + lane % 4 * 2 + i % 2);
+        const bool hidden = masked && !g.Sees(documents, query, key + n * 8 + lane % 4 * 2 + i % 2);
         const float probability = Probability(scores[0][n][i], scale, shift[i / 2], hidden);
         dscores[0][n][i] = probability * (dscores[0][n][i] - row_sum[i / 2]);
       }
@@ -228,10 +236,15 @@ void Backward(const LaunchContext& context, const AttentionShape& shape, const B
               const AttentionBackwardPointers<T, Query>& pointers) {
   const auto launch = [&](auto head) {
     constexpr int kHead = decltype(head)::value;
-    Launch(context, KeyValueKernel<T, Query, kHead, kAdd>,
+    const bool documents = g.positions != nullptr;
+    Launch(context,
+           documents ? KeyValueKernel<T, Query, kHead, kAdd, true>
+                     : KeyValueKernel<T, Query, kHead, kAdd, false>,
            AttentionGrid(shape, g.size, kBlockRows, g.kv_heads), dim3(kThreads),
            kSharedBytes<T, kHead>, g, pointers);
-    Launch(context, QueryKernel<T, Query, kHead, kAdd>,
+    Launch(context,
+           documents ? QueryKernel<T, Query, kHead, kAdd, true>
+                     : QueryKernel<T, Query, kHead, kAdd, false>,
            AttentionGrid(shape, g.size, kBlockRows, g.heads), dim3(kThreads),
            kSharedBytes<T, kHead>, g, pointers);
   };
@@ -264,7 +277,8 @@ void AttentionBlockBackwardMma(const LaunchContext& context,
   AttentionRowSums(context, call.shape, call.dtype, call.out, call.dout, call.row_sums);
   Dispatch16Bit(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Backward<true>(context, call.shape, BlockGeometry(call.shape, call.block), PointersOf<T>(call));
+    Backward<true>(context, call.shape, BlockGeometry(call.shape, call.keys, call.block),
+                   PointersOf<T>(call));
   });
 }
 

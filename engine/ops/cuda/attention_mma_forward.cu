@@ -22,8 +22,8 @@ struct OnlineSoftmax {
 };
 
 // One tile of queries of one head, over the keys it sees. Writes out and log_sum_exp; with kAdd,
-// adds the block's keys to them.
-template <typename T, typename Out, int kHead, bool kAdd>
+// adds the block's keys to them. Without kDocuments every query sees key 0.
+template <typename T, typename Out, int kHead, bool kAdd, bool kDocuments>
 __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
     ForwardKernel(BlockGeometry g, const T* qkv, const T* kv, Out* out, float* log_sum_exp) {
   using Tile = Tiles<kHead>;
@@ -42,14 +42,17 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
   const T* query_head = qkv + g.Query(batch, head);
   const T* key_head = kv + g.Key(batch, head / g.group);
   const T* value_head = kv + g.Value(batch, head / g.group);
+  const int32_t* documents = kDocuments ? g.Documents(batch) : nullptr;
+  const int begin = kDocuments ? g.KeysBegin(documents, first, kKeys) : 0;
   const int end = g.KeysEnd(first, kQueries);  // no query sees a key from here on
+  if (kDocuments && begin >= end) return;      // nothing to add
 
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int row = static_cast<int>(threadIdx.x) / kWarpSize * kRowTiles * 16;  // of this warp
   const float scale = g.scale * kLog2E;  // exponentials to base 2
 
   CopyTile<kQueries, kHead, kThreads>(queries, query_head, g.qkv_stride, first, g.size);
-  CopyTile<kKeys, kHead, kThreads>(keys, key_head, g.kv_stride, 0, g.size);
+  CopyTile<kKeys, kHead, kThreads>(keys, key_head, g.kv_stride, begin, g.size);
   CommitCopies();
 
   FragmentC result[kRowTiles][kHead / 8] = {};
@@ -61,7 +64,7 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
   }
 
   // Values arrive while the scores are computed, the next keys while the values are used.
-  for (int key = 0; key < end; key += kKeys) {
+  for (int key = begin; key < end; key += kKeys) {
     WaitCopies<0>();
     __syncthreads();
     CopyTile<kKeys, kHead, kThreads>(values, value_head, g.kv_stride, key, g.size);
@@ -83,12 +86,12 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
         const int query = first + row + r * 16 + lane / 4 + i * 8;
         float highest = softmax.highest[r][i];
         // Some key of the tile is hidden from some row.
-        if (key + kKeys > g.SeenBy(first + row)) {
+        if (kDocuments || key + kKeys > g.SeenBy(first + row)) {
 #pragma unroll
           for (int n = 0; n < kKeys / 8; ++n) {
             const int column = key + n * 8 + lane % 4 * 2;
-            if (!g.Sees(query, column)) scores[r][n][2 * i] = -INFINITY;
-            if (!g.Sees(query, column + 1)) scores[r][n][2 * i + 1] = -INFINITY;
+            if (!g.Sees(documents, query, column)) scores[r][n][2 * i] = -INFINITY;
+            if (!g.Sees(documents, query, column + 1)) scores[r][n][2 * i + 1] = -INFINITY;
           }
         }
 #pragma unroll
@@ -96,9 +99,10 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
           highest = fmaxf(highest, fmaxf(scores[r][n][2 * i], scores[r][n][2 * i + 1]));
         highest = fmaxf(highest, __shfl_xor_sync(kWholeWarp, highest, 1));
         highest = fmaxf(highest, __shfl_xor_sync(kWholeWarp, highest, 2));
-        // Every row sees key 0, so from the first tile on the maximum is finite.
-        const float correction = Exp2((softmax.highest[r][i] - highest) * scale);
-        const float shift = highest * scale;
+        // Where every row sees key 0, the maximum is finite from the first tile on.
+        const float base = kDocuments && highest == -INFINITY ? 0.0f : highest;
+        const float correction = Exp2((softmax.highest[r][i] - base) * scale);
+        const float shift = base * scale;
         float sum = 0.0f;
 #pragma unroll
         for (int n = 0; n < kKeys / 8; ++n) {
@@ -137,7 +141,8 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
         const float so_far = valid ? row_log_sum_exp[query] : 0.0f;
         merge = MergeAttention(so_far, merge.log_sum_exp);
         __syncwarp();
-        MergeRow<kHead>(result[r], i, merge.keep, merge.weight / sum,
+        const float weight = kDocuments && sum == 0.0f ? 0.0f : merge.weight / sum;
+        MergeRow<kHead>(result[r], i, merge.keep, weight,
                         valid ? out + g.Out(batch, head) + query * g.out_stride : nullptr);
       } else {
         const float inverse = 1.0f / sum;
@@ -162,7 +167,10 @@ void Forward(const LaunchContext& context, const AttentionShape& shape, const Bl
   const auto launch = [&](auto head) {
     constexpr int kHead = decltype(head)::value;
     using Tile = Tiles<kHead>;
-    Launch(context, ForwardKernel<T, Out, kHead, kAdd>,
+    const bool documents = g.positions != nullptr;
+    Launch(context,
+           documents ? ForwardKernel<T, Out, kHead, kAdd, true>
+                     : ForwardKernel<T, Out, kHead, kAdd, false>,
            AttentionGrid(shape, g.size, Tile::kQueries, g.heads), dim3(Tile::kThreads),
            Tile::kSharedElements * sizeof(T), g, qkv, kv, out, log_sum_exp);
   };
@@ -199,7 +207,7 @@ void AttentionBlockForwardMma(const LaunchContext& context, const AttentionBlock
                  "attention: operands are not aligned to 16 bytes");
   Dispatch16Bit(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Forward<true>(context, call.shape, BlockGeometry(call.shape, call.block),
+    Forward<true>(context, call.shape, BlockGeometry(call.shape, call.keys, call.block),
                   static_cast<const T*>(call.qkv), static_cast<const T*>(call.kv), call.out,
                   call.log_sum_exp);
   });

@@ -13,12 +13,13 @@ constexpr int64_t BackwardShared(int64_t head_size) {
 // Probabilities and gradients of the scores of one tile of queries against one of keys.
 template <int kRows, typename T, typename Query>
 __device__ void ScoreGradients(const BlockGeometry& s, const AttentionBackwardPointers<T, Query>& p,
-                               int64_t row, float slope, int first_query, int first_key,
-                               const float* queries, const float* keys, const float* values,
-                               const float* douts, float* probabilities, float* dscores) {
+                               const int32_t* documents, int64_t row, float slope, int first_query,
+                               int first_key, const float* queries, const float* keys,
+                               const float* values, const float* douts, float* probabilities,
+                               float* dscores) {
   DotRows<kRows>(queries, keys, s.head_size, [&](int i, int j, float dot) {
     const int query = first_query + i;
-    const bool visible = query < s.size && s.Sees(query, first_key + j);
+    const bool visible = query < s.size && s.Sees(documents, query, first_key + j);
     const float capped = s.Capped(dot);
     const float score = capped - slope * static_cast<float>(s.Distance(query, first_key + j));
     const int at = i * (kRows + 1) + j;
@@ -51,20 +52,21 @@ __global__ void __launch_bounds__(kThreads)
   const int first = static_cast<int>(blockIdx.x) * kRows;
   const int kv_head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
+  const int32_t* documents = s.Documents(batch);
   LoadTile<kRows>(keys, s.head_size, p.kv + s.Key(batch, kv_head), s.kv_stride, first, s);
   LoadTile<kRows>(values, s.value_size, p.kv + s.Value(batch, kv_head), s.kv_stride, first, s);
   ZeroTile<kRows>(dkeys, s.head_size);
   ZeroTile<kRows>(dvalues, s.value_size);
   for (int head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
     const float slope = s.Slope(head);
-    const int end = s.QueriesEnd(first, kRows);
+    const int end = s.QueriesEnd(documents, first, kRows);
     for (int query = s.QueriesBegin(first); query < end; query += kRows) {
       __syncthreads();
       LoadTile<kRows>(queries, s.head_size, p.qkv + s.Query(batch, head), s.qkv_stride, query, s);
       LoadTile<kRows>(douts, s.value_size, p.dout + s.Out(batch, head), s.out_stride, query, s);
       __syncthreads();
-      ScoreGradients<kRows>(s, p, s.Row(batch, head), slope, query, first, queries, keys, values,
-                            douts, probabilities, dscores);
+      ScoreGradients<kRows>(s, p, documents, s.Row(batch, head), slope, query, first, queries, keys,
+                            values, douts, probabilities, dscores);
       __syncthreads();
       AddProduct<kRows, true>(dvalues, nullptr, probabilities, douts, s.value_size);
       AddProduct<kRows, true>(dkeys, nullptr, dscores, queries, s.head_size);
@@ -93,19 +95,20 @@ __global__ void __launch_bounds__(kThreads)
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
+  const int32_t* documents = s.Documents(batch);
   LoadTile<kRows>(queries, s.head_size, p.qkv + s.Query(batch, head), s.qkv_stride, first, s);
   LoadTile<kRows>(douts, s.value_size, p.dout + s.Out(batch, head), s.out_stride, first, s);
   ZeroTile<kRows>(dqueries, s.head_size);
   const float slope = s.Slope(head);
   const int end = s.KeysEnd(first, kRows);
-  for (int key = s.KeysBegin(first, kRows); key < end; key += kRows) {
+  for (int key = s.KeysBegin(documents, first, kRows); key < end; key += kRows) {
     __syncthreads();
     LoadTile<kRows>(keys, s.head_size, p.kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
     LoadTile<kRows>(values, s.value_size, p.kv + s.Value(batch, head / s.group), s.kv_stride, key,
                     s);
     __syncthreads();
-    ScoreGradients<kRows>(s, p, s.Row(batch, head), slope, first, key, queries, keys, values, douts,
-                          probabilities, dscores);
+    ScoreGradients<kRows>(s, p, documents, s.Row(batch, head), slope, first, key, queries, keys,
+                          values, douts, probabilities, dscores);
     __syncthreads();
     AddProduct<kRows, false>(dqueries, nullptr, dscores, keys, s.head_size);
   }
@@ -170,7 +173,8 @@ void AttentionBlockBackwardSimple(const LaunchContext& context,
   AttentionRowSums(context, call.shape, call.dtype, call.out, call.dout, call.row_sums);
   DispatchFloat(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Backward<true>(context, call.shape, BlockGeometry(call.shape, call.block), PointersOf<T>(call));
+    Backward<true>(context, call.shape, BlockGeometry(call.shape, call.keys, call.block),
+                   PointersOf<T>(call));
   });
 }
 

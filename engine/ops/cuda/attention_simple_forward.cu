@@ -35,15 +35,16 @@ __global__ void __launch_bounds__(kThreads)
     sum[thread] = 0.0f;
   }
   const float slope = s.Slope(head);
+  const int32_t* documents = s.Documents(batch);
   const int end = s.KeysEnd(first, kRows);
-  for (int key = s.KeysBegin(first, kRows); key < end; key += kRows) {
+  for (int key = s.KeysBegin(documents, first, kRows); key < end; key += kRows) {
     __syncthreads();
     LoadTile<kRows>(keys, s.head_size, kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
     __syncthreads();
     DotRows<kRows>(queries, keys, s.head_size, [&](int i, int j, float dot) {
       const float distance = static_cast<float>(s.Distance(first + i, key + j));
       scores[i * (kRows + 1) + j] =
-          s.Sees(first + i, key + j) ? s.Capped(dot) - slope * distance : -INFINITY;
+          s.Sees(documents, first + i, key + j) ? s.Capped(dot) - slope * distance : -INFINITY;
     });
     __syncthreads();
     LoadTile<kRows>(keys, s.value_size, kv + s.Value(batch, head / s.group), s.kv_stride, key, s);
@@ -127,7 +128,7 @@ void AttentionBlockForwardSimple(const LaunchContext& context,
                                  const AttentionBlockForwardCall& call) {
   DispatchFloat(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Forward<true>(context, call.shape, BlockGeometry(call.shape, call.block),
+    Forward<true>(context, call.shape, BlockGeometry(call.shape, call.keys, call.block),
                   static_cast<const T*>(call.qkv), static_cast<const T*>(call.kv), call.out,
                   call.log_sum_exp);
   });

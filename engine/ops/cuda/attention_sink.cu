@@ -19,7 +19,7 @@ struct SinkShape {
 
   explicit SinkShape(const AttentionShape& s)
       : tokens(s.tokens()),
-        sequence(s.sequence),
+        sequence(s.rows.sequence),
         heads(static_cast<int>(s.heads)),
         value_size(static_cast<int>(s.value_size())) {}
 

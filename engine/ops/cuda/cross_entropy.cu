@@ -140,13 +140,14 @@ GradientScale ScaleOf(const Tensor& scale, const SoftCap& soft_cap) {
   return {Data<const float>(scale), soft_cap, !soft_cap.identity()};
 }
 
-/// Turns the logits of a row into their gradient. The first `kept` columns come from `store`.
+/// Turns the logits of a row into their gradient, times *by.scale, or 0 where the row has no target
+/// (`none`). The first `kept` columns come from `store`.
 template <bool kAligned, typename T>
-__device__ __forceinline__ void WriteGradient(const Row& row, int target, const LogitSum& all,
-                                              const GradientScale& by, int kept, const T* store,
-                                              T* x) {
+__device__ __forceinline__ void WriteGradient(const Row& row, int target, bool none,
+                                              const LogitSum& all, const GradientScale& by,
+                                              int kept, const T* store, T* x) {
   constexpr int kGroup = kPackSize<T>;
-  const float one = *by.scale;
+  const float one = none ? 0.0f : *by.scale;
   const float factor = one / all.sum;
   ForEachPack<T>(
       row.columns,
@@ -194,8 +195,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   // Before any thread writes to the row: the sums below wait for all of them.
   const float target_logit = target >= 0 ? ToFloat(x[target]) : 0.0f;
   const LogitSum all = SumRow<kAligned>(row, x, kept, store);
-  WriteGradient<kAligned>(row, target, all, by, kept, store, x);
-  if (threadIdx.x == 0) losses[blockIdx.x] = logf(all.sum) - (target_logit - all.largest);
+  const bool none = targets[blockIdx.x] < 0;
+  WriteGradient<kAligned>(row, target, none, all, by, kept, store, x);
+  if (threadIdx.x != 0) return;
+  losses[blockIdx.x] = none ? 0.0f : logf(all.sum) - (target_logit - all.largest);
 }
 
 template <bool kAligned, typename T>
@@ -219,9 +222,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
                float* __restrict__ losses) {
   const unsigned number = gridDim.x - 1 - blockIdx.x;
   const LossParts all = JoinLossParts(parts + number, shards, gridDim.x);
-  WriteGradient<kAligned, T>(row, row.ColumnOf(targets[number]), {all.largest, all.sum}, by, 0,
-                             nullptr, logits + number * static_cast<int64_t>(row.columns));
-  if (threadIdx.x == 0) losses[number] = logf(all.sum) - (all.target - all.largest);
+  const bool none = targets[number] < 0;
+  WriteGradient<kAligned, T>(row, row.ColumnOf(targets[number]), none, {all.largest, all.sum}, by,
+                             0, nullptr, logits + number * static_cast<int64_t>(row.columns));
+  if (threadIdx.x != 0) return;
+  losses[number] = none ? 0.0f : logf(all.sum) - (all.target - all.largest);
 }
 
 void LossCuda(const Tensor& targets, int64_t vocab_size, const Tensor& scale, Tensor& logits,

@@ -51,10 +51,10 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
 // x += row of the table.
 template <int N, typename T>
 __global__ void __launch_bounds__(kWarps* kWarpSize)
-    PositionForwardKernel(const T* __restrict__ table, int64_t row_start, Positions positions,
+    PositionForwardKernel(const T* __restrict__ table, int64_t row_start, RowPositions positions,
                           int64_t rows, int64_t columns, T* __restrict__ x) {
   ForEachRow(rows, [&](int64_t row) {
-    const T* from = table + positions.of((row_start + row) % positions.sequence) * columns;
+    const T* from = table + positions.of(row_start + row) * columns;
     T* to = x + row * columns;
     constexpr int64_t kStride = int64_t{kWarpSize} * N;
     for (int64_t first = threadIdx.x * N; first < columns; first += kUnroll * kStride) {
@@ -83,10 +83,10 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
 }
 
 // dtable += the rows of dx at each position, in the order of the rows: one warp adds up 32
-// neighbouring packs of a position.
+// neighbouring packs of a position. For layouts in which positions are offsets.
 template <int N, typename T, typename G>
 __global__ void __launch_bounds__(kWarps* kWarpSize)
-    PositionBackwardKernel(const T* __restrict__ dx, int64_t row_start, Positions positions,
+    PositionBackwardKernel(const T* __restrict__ dx, int64_t row_start, RowPositions positions,
                            int64_t rows, int64_t columns, G* __restrict__ dtable) {
   const int64_t column = (int64_t{blockIdx.y} * kWarpSize + threadIdx.x) * N;
   if (column >= columns) return;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
     const int64_t ahead = token - row_start % sequence;
     const int64_t begin = ahead < 0 ? ahead + sequence : ahead;
     if (begin >= rows) return;
-    G* sum = dtable + positions.of(token) * columns + column;
+    G* sum = dtable + positions.offset(token) * columns + column;
     float sums[N];
     LoadFloats<N>(sum, sums);
     for (int64_t first = begin; first < rows; first += kUnroll * sequence) {
@@ -133,7 +133,7 @@ void EmbeddingForwardCuda(const Tensor& tokens, const Tensor& table, int64_t voc
   });
 }
 
-void PositionForwardCuda(const Tensor& table, int64_t row_start, const Positions& positions,
+void PositionForwardCuda(const Tensor& table, int64_t row_start, const RowLayout& layout,
                          Tensor& x) {
   const LaunchContext context = ContextOf(x.device());
   const int64_t rows = x.dim(0);
@@ -143,12 +143,12 @@ void PositionForwardCuda(const Tensor& table, int64_t row_start, const Positions
     const bool aligned = RowsAligned<T>(columns, table.raw(), x.raw());
     Launch(context, aligned ? PositionForwardKernel<kPackSize<T>, T> : PositionForwardKernel<1, T>,
            GridFor(context, rows, kWarps, kBlocksPerMultiprocessor), WarpBlock(), 0,
-           Data<const T>(table), row_start, positions, rows, columns, Data<T>(x));
+           Data<const T>(table), row_start, layout.view(), rows, columns, Data<T>(x));
   });
 }
 
 template <typename T, typename G>
-void PositionBackwardOf(const Tensor& dx, int64_t row_start, const Positions& positions,
+void PositionBackwardOf(const Tensor& dx, int64_t row_start, const RowPositions& positions,
                         Tensor& dtable) {
   const LaunchContext context = ContextOf(dx.device());
   const int64_t rows = dx.dim(0);
@@ -164,12 +164,17 @@ void PositionBackwardOf(const Tensor& dx, int64_t row_start, const Positions& po
          Data<G>(dtable));
 }
 
-void PositionBackwardCuda(const Tensor& dx, int64_t row_start, const Positions& positions,
+void PositionBackwardCuda(const Tensor& dx, int64_t row_start, const RowLayout& layout,
                           Tensor& dtable) {
+  if (layout.positions.defined()) {
+    // Several rows of a sequence may be at one position, as several may hold one token.
+    const Tensor listed = layout.positions.Slice(row_start, {dx.dim(0)});
+    return EmbeddingBackwardCuda(listed, dx, /*vocab_start=*/0, dtable);
+  }
   DispatchFloat(dx.dtype(), [&](auto* type) {
     DispatchGradient(dtable.dtype(), [&](auto* gradient) {
       PositionBackwardOf<std::remove_pointer_t<decltype(type)>,
-                         std::remove_pointer_t<decltype(gradient)>>(dx, row_start, positions,
+                         std::remove_pointer_t<decltype(gradient)>>(dx, row_start, layout.view(),
                                                                     dtable);
     });
   });

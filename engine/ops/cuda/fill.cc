@@ -12,12 +12,15 @@ void FillCudaOps(CudaOps& ops) {
   FillNormOps(ops);
   FillNormBackwardFp8Ops(ops);
   FillHeadNormOps(ops);
+  FillWholeNormOps(ops);
   FillActivationOps(ops);
   FillRopeOps(ops);
   FillRopeFp8Ops(ops);
   FillLatentHeadsOps(ops);
   FillAttentionSinkOps(ops);
   FillAdamWOps(ops);
+  FillMomentumOps(ops);
+  FillNewtonSchulzOps(ops);
   FillQuantizeOps(ops);
   FillNormFp8Ops(ops);
   FillActivationFp8Ops(ops);

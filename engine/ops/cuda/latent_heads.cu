@@ -16,7 +16,7 @@ constexpr int kResidentBlocks = 3;
 
 struct JoinShape {
   int64_t tokens;
-  Positions positions;
+  RowPositions positions;
   int heads;
   int head_size;   // D
   int fixed;       // D - R
@@ -46,7 +46,7 @@ struct JoinShape {
 // Sines, then cosines, of the pairs of one token.
 __device__ void MakeTable(const JoinShape& s, const RotaryFrequencies& frequencies, int64_t token,
                           float* table) {
-  const auto position = static_cast<double>(s.positions.of(token % s.positions.sequence));
+  const auto position = static_cast<double>(s.positions.of(token));
   for (int i = static_cast<int>(threadIdx.x); i < s.pairs; i += kThreads) {
     SinCos(position * frequencies.per_position[i], table[i], table[s.pairs + i]);
     table[i] *= frequencies.factor;
@@ -171,9 +171,9 @@ bool InPacks(const JoinShape& s, Pointers... pointers) {
   return s.fixed % kN == 0 && s.value_size % kN == 0 && RowsAligned<T>(s.head_size, pointers...);
 }
 
-JoinShape ShapeOf(const AttentionShape& shape, const Positions& positions, const Rotary& rotary) {
+JoinShape ShapeOf(const AttentionShape& shape, const Rotary& rotary) {
   return {.tokens = shape.tokens(),
-          .positions = positions,
+          .positions = shape.rows.view(),
           .heads = static_cast<int>(shape.heads),
           .head_size = static_cast<int>(shape.head_size),
           .fixed = static_cast<int>(shape.head_size - rotary.dims),
@@ -189,11 +189,10 @@ dim3 GridOf(const LaunchContext& context, const JoinShape& s) {
   return dim3(GridFor(context, s.tokens, 1, kBlocksPerMultiprocessor));
 }
 
-void JoinHeadsCuda(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
-                   const Tensor& query, const Tensor& key_value, const Tensor& key_rotary,
-                   Tensor& qkv) {
+void JoinHeadsCuda(const AttentionShape& shape, const Rotary& rotary, const Tensor& query,
+                   const Tensor& key_value, const Tensor& key_rotary, Tensor& qkv) {
   const LaunchContext context = ContextOf(qkv.device());
-  const JoinShape s = ShapeOf(shape, positions, rotary);
+  const JoinShape s = ShapeOf(shape, rotary);
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, /*inverse=*/false);
   DispatchFloat(qkv.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
@@ -204,11 +203,10 @@ void JoinHeadsCuda(const AttentionShape& shape, const Positions& positions, cons
   });
 }
 
-void JoinHeadsBackwardCuda(const AttentionShape& shape, const Positions& positions,
-                           const Rotary& rotary, const Tensor& dqkv, Tensor& dquery,
-                           Tensor& dkey_value, Tensor& dkey_rotary) {
+void JoinHeadsBackwardCuda(const AttentionShape& shape, const Rotary& rotary, const Tensor& dqkv,
+                           Tensor& dquery, Tensor& dkey_value, Tensor& dkey_rotary) {
   const LaunchContext context = ContextOf(dqkv.device());
-  const JoinShape s = ShapeOf(shape, positions, rotary);
+  const JoinShape s = ShapeOf(shape, rotary);
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, /*inverse=*/true);
   DispatchFloat(dqkv.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;

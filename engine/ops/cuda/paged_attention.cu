@@ -24,7 +24,7 @@ TRIMTAB_HOST_DEVICE float EntryToFloat(T value) {
 // Where rows and cache lie.
 struct PagedGeometry {
   const int32_t* positions;
-  const int32_t* sequence_of;
+  const int32_t* segment_of;
   const int32_t* blocks;
   const float* scales;  // nullptr without
   int64_t most_blocks;
@@ -39,12 +39,12 @@ struct PagedGeometry {
   float score_scale;
   ScoreOptions scores;
 
-  PagedGeometry(const AttentionShape& s, const PagedRows& rows, const PagedCache& cache)
-      : positions(Data<const int32_t>(rows.positions)),
-        sequence_of(Data<const int32_t>(rows.sequence_of)),
-        blocks(Data<const int32_t>(rows.blocks)),
+  PagedGeometry(const AttentionShape& s, const PagedCache& cache)
+      : positions(Data<const int32_t>(s.rows.positions)),
+        segment_of(Data<const int32_t>(s.rows.paged->segment_of)),
+        blocks(Data<const int32_t>(s.rows.paged->blocks)),
         scales(Data<const float>(cache.scales)),
-        most_blocks(rows.blocks.dim(1)),
+        most_blocks(s.rows.paged->blocks.dim(1)),
         cache_blocks(cache.blocks()),
         block_size(cache.block_size()),
         heads(s.heads),
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
     const int64_t row = item / g.heads;
     const int64_t head = item % g.heads;
     const int64_t kv_head = head / (g.heads / g.kv_heads);
-    const int64_t sequence = g.sequence_of[row];
+    const int64_t sequence = g.segment_of[row];
     const int64_t last = g.positions[row];
     const int64_t begin =
         g.scores.window > 0 && last + 1 > g.scores.window ? last + 1 - g.scores.window : int64_t{0};
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t part = item % parts;
     const bool value = part >= g.kv_heads;
     const int64_t position = g.positions[row];
-    const int64_t at = g.HeadOfBlock(g.sequence_of[row], position, part % g.kv_heads);
+    const int64_t at = g.HeadOfBlock(g.segment_of[row], position, part % g.kv_heads);
     const T* from = qkv + row * g.width + (g.heads + part) * g.head_size;
     float scale = 1;
     if (largest > 0) {
@@ -223,10 +223,10 @@ dim3 GridOf(const LaunchContext& context, int64_t items) {
   return dim3(GridFor(context, items, kWarps, kBlocksPerMultiprocessor));
 }
 
-void PagedAttentionCuda(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-                        const PagedCache& cache, const Tensor& sinks, Tensor& out) {
+void PagedAttentionCuda(const AttentionShape& shape, const Tensor& qkv, const PagedCache& cache,
+                        const Tensor& sinks, Tensor& out) {
   const LaunchContext context = ContextOf(qkv.device());
-  const PagedGeometry geometry(shape, rows, cache);
+  const PagedGeometry geometry(shape, cache);
   const int64_t items = shape.tokens() * shape.heads;
   const size_t shared = static_cast<size_t>(kWarps * shape.value_size()) * sizeof(float);
   const Tensor& values = shape.values_in_keys ? cache.keys : cache.values;
@@ -239,10 +239,9 @@ void PagedAttentionCuda(const AttentionShape& shape, const PagedRows& rows, cons
   });
 }
 
-void StoreKvCuda(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-                 const PagedCache& cache) {
+void StoreKvCuda(const AttentionShape& shape, const Tensor& qkv, const PagedCache& cache) {
   const LaunchContext context = ContextOf(qkv.device());
-  const PagedGeometry geometry(shape, rows, cache);
+  const PagedGeometry geometry(shape, cache);
   const int64_t items = shape.tokens() * shape.kv_heads * (shape.values_in_keys ? 1 : 2);
   const DType entries = cache.dtype();
   const float largest = entries == DType::kI8 ? 127.0f : Fp8Max(entries);

@@ -11,7 +11,7 @@ constexpr int kItems = kThreads * kUnroll;
 struct RopeShape {
   int64_t tokens;
   int64_t width;  // of a token's qkv
-  Positions positions;
+  RowPositions positions;
   int heads;  // that turn
   int head_size;
   int pairs;        // per head that turn
@@ -96,14 +96,13 @@ void LaunchRope(const LaunchContext& context, T* qkv, const RopeShape& shape,
          dim3(kThreads), table, qkv, shape, frequencies);
 }
 
-void RopeCuda(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
-              bool inverse, Tensor& qkv) {
+void RopeCuda(const AttentionShape& shape, const Rotary& rotary, bool inverse, Tensor& qkv) {
   const int64_t pairs = rotary.pairs(shape.head_size);
   // From the host: the device's double pow is slow, and these are the bits that the cpu uses.
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, inverse);
   const RopeShape kernel_shape = {.tokens = shape.tokens(),
                                   .width = shape.qkv_size(),
-                                  .positions = positions,
+                                  .positions = shape.rows.view(),
                                   .heads = static_cast<int>(shape.heads + shape.kv_heads),
                                   .head_size = static_cast<int>(shape.head_size),
                                   .pairs = static_cast<int>(pairs),

@@ -10,7 +10,7 @@ namespace {
 struct TurnedShape {
   int64_t rows;
   int columns;  // of a token's qkv
-  Positions positions;
+  RowPositions positions;
   int turned;  // columns of the heads that turn, the first ones
   int head_size;
   int pairs;  // per head that turn
@@ -128,16 +128,15 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? kTurnedResident : 1)
   if (target.amax != nullptr) RaiseAmax(largest, target.amax);
 }
 
-void RopeBackwardFp8Cuda(const AttentionShape& shape, const Positions& positions,
-                         const Rotary& rotary, const Tensor& dqkv, const Tensor& scale,
-                         Fp8Output& out) {
+void RopeBackwardFp8Cuda(const AttentionShape& shape, const Rotary& rotary, const Tensor& dqkv,
+                         const Tensor& scale, Fp8Output& out) {
   constexpr int64_t kRows = TransposedTile<1>::kRows;
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, /*inverse=*/true);
   const int64_t pairs = rotary.pairs(shape.head_size);
   const TurnedShape turned = {
       .rows = shape.tokens(),
       .columns = static_cast<int>(shape.qkv_size()),
-      .positions = positions,
+      .positions = shape.rows.view(),
       .turned = static_cast<int>((shape.heads + shape.kv_heads) * shape.head_size),
       .head_size = static_cast<int>(shape.head_size),
       .pairs = static_cast<int>(pairs),

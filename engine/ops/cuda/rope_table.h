@@ -3,8 +3,8 @@
 
 #include "engine/ops/cuda/kernel.h"
 #include "engine/ops/math.h"
-#include "engine/ops/positions.h"
 #include "engine/ops/rotary.h"
+#include "engine/ops/row_layout.h"
 
 namespace trimtab {
 
@@ -25,13 +25,12 @@ __device__ __forceinline__ int AngleSlot(int pair, int pairs) {
 /// threads of the block. A barrier must follow.
 template <int N, int kThreads>
 __device__ __forceinline__ void FillAngles(float* table, int64_t first_token, int tokens, int pairs,
-                                           const Positions& positions,
+                                           const RowPositions& positions,
                                            const RotaryFrequencies& frequencies) {
   for (int i = static_cast<int>(threadIdx.x); i < tokens * pairs; i += kThreads) {
     const int token = i / pairs;
     const int pair = i % pairs;
-    const auto position =
-        static_cast<double>(positions.of((first_token + token) % positions.sequence));
+    const auto position = static_cast<double>(positions.of(first_token + token));
     float* angles = table + token * 2 * pairs + AngleSlot<N>(pair, pairs);
     SinCos(position * frequencies.per_position[pair], angles[0], angles[pairs]);
     angles[0] *= frequencies.factor;

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    ChooseInTurnKernel(Positions positions, int64_t rows, int64_t experts, int64_t topk,
+    ChooseInTurnKernel(RowPositions positions, int64_t rows, int64_t experts, int64_t topk,
                        int32_t* choice) {
   ForEachRow(rows, [&](int64_t row) {
     ChooseRowInTurn(positions, row, experts, topk, choice + row * topk);
@@ -103,11 +103,11 @@ void RouterChooseCuda(const Tensor& logits, const Tensor& bias, const RouterOpti
          Data<const float>(bias), options, rows, logits.dim(1), choice.i32());
 }
 
-void RouterChooseInTurnCuda(const Positions& positions, int64_t experts, Tensor& choice) {
+void RouterChooseInTurnCuda(const RowLayout& layout, int64_t experts, Tensor& choice) {
   const LaunchContext context = ContextOf(choice.device());
   const int64_t rows = choice.dim(0);
-  Launch(context, ChooseInTurnKernel, GridOf(context, rows), kThreads, 0, positions, rows, experts,
-         choice.dim(1), choice.i32());
+  Launch(context, ChooseInTurnKernel, GridOf(context, rows), kThreads, 0, layout.view(), rows,
+         experts, choice.dim(1), choice.i32());
 }
 
 void RouterWeightsCuda(const Tensor& logits, const Tensor& choice, const RouterOptions& options,

@@ -151,6 +151,21 @@ FACTS = {
                     query_pre_attn_scalar=256, sliding_window=4096, final_logit_softcapping=30.0,
                     attn_logit_softcapping=50.0, use_bidirectional_attention=None,
                     layer_types=["sliding_attention", "full_attention"] * 13),
+    "gemma3_text": sizes(2304, 26, 8, 4, 9216, 131072, 262208, head_dim=256, hidden_act="absent",
+                         hidden_activation="gelu_pytorch_tanh", pad_token_id=0, eos_token_id=1,
+                         bos_token_id=2, tie_word_embeddings=True, attention_bias=False,
+                         rope_theta=1000000.0, rope_local_base_freq=10000.0,
+                         query_pre_attn_scalar=256, sliding_window=4096,
+                         final_logit_softcapping=None, attn_logit_softcapping=None,
+                         use_bidirectional_attention=False,
+                         layer_types=(["sliding_attention"] * 5 + ["full_attention"]) * 4
+                         + ["sliding_attention"] * 2),
+    "olmo2": sizes(4096, 32, 32, 32, 11008, 2048, 50304, rms_norm_eps=1e-5, pad_token_id=1,
+                   bos_token_id=None, eos_token_id=50279, attention_bias=False),
+    "olmo3": sizes(4096, 32, 32, 32, 11008, 2048, 50304, rms_norm_eps=1e-5, pad_token_id=1,
+                   bos_token_id=None, eos_token_id=50279, attention_bias=False,
+                   sliding_window=4096,
+                   layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 8),
     "glm": sizes(4096, 40, 32, 2, 13696, 131072, 151552, head_dim=128, rms_norm_eps=1.5625e-07,
                  partial_rotary_factor=0.5, attention_bias=True, pad_token_id=151329,
                  eos_token_id=[151329, 151336, 151338], bos_token_id=None),
@@ -218,6 +233,13 @@ def transformers5(model_type, facts):
                 rope["partial_rotary_factor"] = config.pop(key)
         config.pop("rotary_emb_base", None)
         config["rope_parameters"] = rope
+    if model_type in ("gemma3_text", "olmo3"):
+        theta = 5e5 if model_type == "olmo3" else theta
+        local = config.pop("rope_local_base_freq", theta)
+        config["rope_parameters"] = {
+            "full_attention": {"rope_type": "default", "rope_theta": theta},
+            "sliding_attention": {"rope_type": "default", "rope_theta": local},
+        }
     if "num_experts" in config:
         config["num_local_experts"] = config.pop("num_experts")
     if model_type == "gpt_oss":

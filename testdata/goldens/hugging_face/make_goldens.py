@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 sys.dont_write_bytecode = True  # of models.py, into this folder
+import local_layers  # noqa: E402
 import mixtures  # noqa: E402
 import models  # noqa: E402
 
@@ -214,6 +215,24 @@ GEMMA2 = dict(
     query_pre_attn_scalar=24, sliding_window=5, tie_word_embeddings=True,
 )
 del GEMMA2["hidden_act"]
+GEMMA3 = dict(
+    GEMMA2, architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", num_hidden_layers=4,
+    attn_logit_softcapping=None, final_logit_softcapping=None, rope_theta=1000000.0,
+    rope_local_base_freq=10000.0, rope_scaling={"rope_type": "linear", "factor": 8.0},
+    sliding_window_pattern=3,
+)
+OLMO2 = dict(
+    LLAMA, architectures=["Olmo2ForCausalLM"], model_type="olmo2", attention_bias=False,
+    rope_theta=500000.0, rope_scaling=None,
+)
+OLMO3 = dict(
+    OLMO2, architectures=["Olmo3ForCausalLM"], model_type="olmo3", num_hidden_layers=4,
+    sliding_window=5, layer_types=["sliding_attention"] * 3 + ["full_attention"],
+    rope_scaling={
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
+        "beta_fast": 4.0, "beta_slow": 1.0, "attention_factor": 1.1,
+    },
+)
 GLM4 = dict(
     LLAMA, architectures=["Glm4ForCausalLM"], model_type="glm4", attention_bias=True, head_dim=8,
     partial_rotary_factor=0.5,
@@ -291,6 +310,9 @@ def main():
     make_golden("qwen3_moe", models.llama, QWEN3_MOE, half, shards=2)
     make_golden("nemotron", models.nemotron, NEMOTRON, half)
     make_golden("gemma2", models.gemma2, GEMMA2, half)
+    make_golden("gemma3", local_layers.gemma3, GEMMA3, half)
+    make_golden("olmo2", local_layers.olmo, OLMO2, half)
+    make_golden("olmo3", local_layers.olmo, OLMO3, half, shards=2)
     make_golden("glm4", models.glm4, GLM4, half)
     make_golden("glm", models.glm4, GLM, half)
     make_golden("qwen2_moe", mixtures.qwen2_moe, QWEN2_MOE, half)

@@ -12,6 +12,7 @@
 #include "cost_model/closed_form/closed_form.h"
 #include "cost_model/recordings/recording.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {

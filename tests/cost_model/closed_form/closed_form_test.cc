@@ -10,6 +10,7 @@
 #include "cost_model/dry_run/dry_run.h"
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "tests/cost_model/closed_form/same_estimate.h"
 #include "tests/cost_model/closed_form/spaces.h"
 
@@ -199,7 +200,7 @@ RecomputeConfig RandomPlan(std::mt19937& random) {
 void DrawFamily(std::mt19937& random, bool fp8, ModelConfig& model) {
   const auto often = [&random] { return random() % 2 == 0; };
   const auto seldom = [&random] { return random() % 4 == 0; };
-  model.block = static_cast<BlockKind>(seldom() ? random() % 6 : 0);
+  model.block = static_cast<BlockKind>(seldom() ? random() % 7 : 0);
   if (seldom()) model.head_dim = fp8 ? 32 : 10;
   if (seldom()) model.qkv_bias = often();
   if (seldom()) model.mlp_bias = often();
@@ -218,6 +219,8 @@ void DrawFamily(std::mt19937& random, bool fp8, ModelConfig& model) {
   model.position_offset = seldom() ? 2 : 0;
   model.sliding_window = seldom() ? 5 : 0;
   model.full_attention_period = often() ? 2 : 0;
+  model.query_key_norm_whole = model.query_key_norm && often();
+  model.window_rope_theta = seldom() ? 500 : 0;
 }
 
 /// Latent attention, and what it does without.
@@ -227,7 +230,7 @@ void DrawLatent(std::mt19937& random, bool fp8, ModelConfig& model) {
   model.position = PositionKind::kRope;
   model.bias = false;
   model.qkv_bias.reset();
-  model.query_key_norm = false;
+  model.query_key_norm = model.query_key_norm_whole = false;
   model.qkv_clip = 0;
   model.head_dim = 0;
   model.latent = {.q_lora_rank = random() % 2 == 0 ? 0 : 12,

@@ -3,6 +3,7 @@
 
 #include "cost_model/closed_form/closed_form.h"
 #include "cost_model/dry_run/dry_run.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

@@ -14,6 +14,7 @@
 #include "cost_model/closed_form/closed_form.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 #include "tests/cost_model/closed_form/spaces.h"
 
 namespace trimtab {

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "engine/families/load_config.h"
 #include "engine/train/trainer.h"
 #include "tests/cost_model/closed_form/spaces.h"
 

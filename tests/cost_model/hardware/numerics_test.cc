@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {
@@ -45,9 +46,9 @@ TEST(OptimizerState, PresetsGoAsFarAsThePrecisionTakesThem) {
 TEST(OptimizerState, HasANameForEveryCombination) {
   EXPECT_EQ(OptimizerStateName(In(Precision::kBf16, "fp32/fp32/fp32")), "full");
   EXPECT_EQ(OptimizerStateName(In(Precision::kBf16, "remainder/fp16/bf16")), "remainder/fp16/bf16");
-  EXPECT_EQ(EveryOptimizerState(Precision::kBf16).size(), 12u);
-  EXPECT_EQ(EveryOptimizerState(Precision::kFp16).size(), 3u);
-  EXPECT_EQ(EveryOptimizerState(Precision::kFp32).size(), 3u);
+  EXPECT_EQ(EveryOptimizerState(Precision::kBf16).size(), 16u);
+  EXPECT_EQ(EveryOptimizerState(Precision::kFp16).size(), 4u);
+  EXPECT_EQ(EveryOptimizerState(Precision::kFp32).size(), 4u);
   for (const char* bad : {"", "ful", "remainder", "remainder/bf16", "fp16/bf16/fp32",
                           "remainder/bf16/fp16", "remainder/bf16/fp32/", "auto"}) {
     EXPECT_THROW(In(Precision::kBf16, bad), UsageError) << bad;
@@ -60,6 +61,9 @@ TEST(OptimizerState, BytesOfAParameter) {
   EXPECT_EQ(BytesPerParameter(In(Precision::kBf16, "reduced")), 12);
   EXPECT_EQ(BytesPerParameter(In(Precision::kBf16, "minimal")), 10);
   EXPECT_EQ(BytesPerParameter(In(Precision::kBf16, "remainder/fp16/fp32")), 12.0625);
+  EXPECT_EQ(BytesPerParameter(In(Precision::kBf16, "remainder/int8/bf16")), 8.0625);
+  EXPECT_EQ(BytesPerParameter(In(Precision::kBf16, "full"), OptimizerKind::kSgd), 14);
+  EXPECT_EQ(BytesPerParameter(In(Precision::kBf16, "full"), OptimizerKind::kMuon), 14);
 }
 
 TEST(Precision, WhatIsWorthTryingDependsOnTheDevice) {

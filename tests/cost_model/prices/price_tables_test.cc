@@ -79,15 +79,18 @@ TEST(PriceTables, ABlockOfAttentionCostsTheTilesThatItHas) {
   const Pricer pricer(profile, {2, 1}, 8, 2);
   const auto ratio = [&](int64_t sequence) {
     const AttentionShape shape = {
-        .batch = 2, .sequence = sequence, .heads = 4, .kv_heads = 4, .head_size = 32};
-    const AttentionBlock block = {.size = sequence, .ahead = sequence};
+        .rows = {2, sequence}, .heads = 4, .kv_heads = 4, .head_size = 32};
+    const AttentionBlock block = {.size = sequence};
+    RowLayout keys = shape.rows;
+    keys.first = -sequence;
     const double forward_s = pricer.Seconds(AttentionForwardRecord(shape));
     const double backward_s = pricer.Seconds(AttentionBackwardRecord(shape));
     EXPECT_NEAR(forward_s, 1e-6, 1e-12);
     EXPECT_NEAR(backward_s, 3e-6, 1e-12);
-    const double whole = pricer.Seconds(AttentionBlockForwardRecord(shape, block)) / forward_s;
-    EXPECT_NEAR(pricer.Seconds(AttentionBlockBackwardRecord(shape, block)) / backward_s, whole,
-                1e-9);
+    const double whole =
+        pricer.Seconds(AttentionBlockForwardRecord(shape, keys, block)) / forward_s;
+    EXPECT_NEAR(pricer.Seconds(AttentionBlockBackwardRecord(shape, keys, block)) / backward_s,
+                whole, 1e-9);
     return whole;
   };
   EXPECT_NEAR(ratio(16), 1, 1e-9);

@@ -89,7 +89,7 @@ TEST(Pricer, WorkTakesLongerWhenThereIsMoreOfIt) {
   before_s = 0;
   for (int64_t tokens = 256; tokens <= 1 << 17; tokens *= 2) {
     const AttentionShape shape = {
-        .batch = 1, .sequence = tokens, .heads = 16, .kv_heads = 16, .head_size = 128};
+        .rows = {1, tokens}, .heads = 16, .kv_heads = 16, .head_size = 128};
     const double forward_s = pricer.Seconds(AttentionForwardRecord(shape, DType::kBf16));
     EXPECT_GT(forward_s, before_s) << tokens;
     EXPECT_GT(pricer.Seconds(AttentionBackwardRecord(shape, DType::kBf16)), forward_s);
@@ -104,8 +104,7 @@ TEST(Pricer, AttentionOfAnA100IsFlashAttention2s) {
   profile.launch_overhead_s.value = 0;
   const SoftwareStack flash = {.attention_kernel = AttentionKernel::kFlash2};
   const Pricer pricer(profile, {1, 1}, 8, 0, Precision::kBf16, flash);
-  const AttentionShape shape = {
-      .batch = 1, .sequence = 16384, .heads = 16, .kv_heads = 16, .head_size = 128};
+  const AttentionShape shape = {.rows = {1, 16384}, .heads = 16, .kv_heads = 16, .head_size = 128};
   const OpRecord op = AttentionForwardRecord(shape, DType::kBf16);
   const double rate = static_cast<double>(op.flops) / pricer.Seconds(op);
   EXPECT_GT(rate, 0.6 * 190e12);
@@ -118,8 +117,7 @@ TEST(Pricer, UnfusedAttentionMovesTheScores) {
   HardwareProfile profile = BuiltinProfile("a100-80gb");
   profile.launch_overhead_s.value = 0;
   const SoftwareStack unfused = {.attention_kernel = AttentionKernel::kUnfused};
-  const AttentionShape shape = {
-      .batch = 1, .sequence = 2048, .heads = 12, .kv_heads = 12, .head_size = 128};
+  const AttentionShape shape = {.rows = {1, 2048}, .heads = 12, .kv_heads = 12, .head_size = 128};
   const OpRecord op = AttentionForwardRecord(shape, DType::kBf16);
   const double fused_s = Pricer(profile, {1, 1}, 8, 0, Precision::kBf16).Seconds(op);
   const double unfused_s = Pricer(profile, {1, 1}, 8, 0, Precision::kBf16, unfused).Seconds(op);

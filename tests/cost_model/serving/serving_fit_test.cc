@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/families/load_config.h"
+
 namespace trimtab {
 namespace {
 

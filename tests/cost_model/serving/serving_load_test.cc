@@ -4,6 +4,7 @@
 
 #include "cost_model/serving/serving_price.h"
 #include "engine/config/model_config.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

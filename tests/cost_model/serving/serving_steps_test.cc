@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "engine/families/load_config.h"
+
 namespace trimtab {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {

@@ -6,16 +6,19 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/slice_runs.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 
-inline constexpr std::array<StateKind, 3> kKinds = {StateKind::kWeight, StateKind::kFirstMoment,
-                                                    StateKind::kSecondMoment};
+/// Slots of every parameter, the weight first.
+inline constexpr std::array<const char*, 3> kSlots = {kWeightSlot, "m", "v"};
 
 /// The parameters of a small model as rank `tp_rank` of `tp` holds them: every kind of split.
 inline std::vector<ParameterSpec> Specs(int64_t tp, int64_t tp_rank) {
@@ -45,17 +48,18 @@ inline std::vector<ParameterSpec> Specs(int64_t tp, int64_t tp_rank) {
 }
 
 /// The value of an element of the full tensor: tells where it belongs.
-inline float Expected(StateKind kind, const ParameterSpec& spec, int64_t full) {
-  return static_cast<float>(static_cast<int>(kind) * 100000 + spec.name.size() * 1000 +
+inline float Expected(std::string_view slot, const ParameterSpec& spec, int64_t full) {
+  const auto kind = std::find(kSlots.begin(), kSlots.end(), slot) - kSlots.begin();
+  return static_cast<float>(static_cast<size_t>(kind) * 100000 + spec.name.size() * 1000 +
                             static_cast<size_t>(full));
 }
 
 /// The local shard of a spec; padding holds -1.
-inline std::vector<float> Local(StateKind kind, const ParameterSpec& spec) {
+inline std::vector<float> Local(std::string_view slot, const ParameterSpec& spec) {
   std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns), -1.0f);
   ForEachRun(spec, 0, spec.rows * spec.columns, [&](int64_t local, int64_t full, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
-      values[static_cast<size_t>(local + i)] = Expected(kind, spec, full + i);
+      values[static_cast<size_t>(local + i)] = Expected(slot, spec, full + i);
     }
   });
   return values;
@@ -72,22 +76,28 @@ inline CheckpointHeader Header(int64_t step) {
   return header;
 }
 
+/// The parameters with the slots of AdamW.
+inline std::vector<StoredParameter> Stored(std::span<const ParameterSpec> specs) {
+  std::vector<StoredParameter> stored;
+  for (const ParameterSpec& spec : specs) stored.push_back({&spec, {"m", "v"}});
+  return stored;
+}
+
 /// Writes as `tp` ranks would, each shard cut into pieces at random places (as zero 1 cuts it).
 inline void WriteAs(const std::string& directory, int64_t tp, uint32_t seed, int64_t step = 7) {
   std::mt19937 random(seed);
   const std::vector<ParameterSpec> first = Specs(tp, 0);
-  std::vector<const ParameterSpec*> pointers;
-  for (const ParameterSpec& spec : first) pointers.push_back(&spec);
-  CheckpointWriter writer(directory, Header(step), pointers);
+  const std::vector<StoredParameter> stored = Stored(first);
+  CheckpointWriter writer(directory, Header(step), stored);
   for (int64_t rank = 0; rank < tp; ++rank) {
     for (const ParameterSpec& spec : Specs(tp, rank)) {
       if (spec.name == "norm.weight" && rank > 0) continue;  // the same on every rank
-      for (const StateKind kind : kKinds) {
-        std::vector<float> values = Local(kind, spec);
+      for (const char* slot : kSlots) {
+        std::vector<float> values = Local(slot, spec);
         for (size_t begin = 0; begin < values.size();) {
           const size_t count = std::min<size_t>(1 + random() % 30, values.size() - begin);
           writer.Write(
-              kind, {&spec, static_cast<int64_t>(begin), std::span(values).subspan(begin, count)});
+              slot, {&spec, static_cast<int64_t>(begin), std::span(values).subspan(begin, count)});
           begin += count;
         }
       }
@@ -101,11 +111,11 @@ inline int64_t ReadAll(const std::string& directory, int64_t tp,
                        CheckpointParts parts = CheckpointParts::kAll) {
   const CheckpointReader reader(directory, parts);
   for (const ParameterSpec& spec : Specs(tp, 0)) {
-    for (const StateKind kind : kKinds) {
-      if (kind != StateKind::kWeight && parts == CheckpointParts::kWeights) continue;
+    for (const char* slot : kSlots) {
+      if (std::string_view(slot) != kWeightSlot && parts == CheckpointParts::kWeights) continue;
       std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns), -1.0f);
-      reader.Read(kind, {&spec, 0, values});
-      EXPECT_EQ(values, Local(kind, spec));
+      reader.Read(slot, {&spec, 0, values});
+      EXPECT_EQ(values, Local(slot, spec));
     }
   }
   return reader.checked_bytes();
@@ -115,12 +125,12 @@ inline void ExpectReadableAs(const std::string& directory, int64_t tp) {
   const CheckpointReader reader(directory);
   for (int64_t rank = 0; rank < tp; ++rank) {
     for (const ParameterSpec& spec : Specs(tp, rank)) {
-      for (const StateKind kind : kKinds) {
+      for (const char* slot : kSlots) {
         std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns), -1.0f);
         const size_t middle = values.size() / 3;
-        reader.Read(kind, {&spec, 0, std::span(values).first(middle)});
-        reader.Read(kind, {&spec, static_cast<int64_t>(middle), std::span(values).subspan(middle)});
-        EXPECT_EQ(values, Local(kind, spec)) << spec.name << " tp " << tp << " rank " << rank;
+        reader.Read(slot, {&spec, 0, std::span(values).first(middle)});
+        reader.Read(slot, {&spec, static_cast<int64_t>(middle), std::span(values).subspan(middle)});
+        EXPECT_EQ(values, Local(slot, spec)) << spec.name << " tp " << tp << " rank " << rank;
       }
     }
   }

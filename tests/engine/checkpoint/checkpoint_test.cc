@@ -92,8 +92,8 @@ TEST(Checkpoint, AnUnfinishedOneChangesNothing) {
   WriteAs(folder + "/checkpoint", 2, 1, 5);
   const std::vector<ParameterSpec> specs = Specs(1, 0);
   {
-    const std::vector<const ParameterSpec*> pointers = {&specs[0]};
-    CheckpointWriter writer(folder + "/checkpoint", Header(6), pointers);
+    const std::vector<StoredParameter> stored = {{&specs[0], {"m", "v"}}};
+    CheckpointWriter writer(folder + "/checkpoint", Header(6), stored);
     EXPECT_TRUE(std::filesystem::exists(folder + "/checkpoint.tmp"));
   }
   EXPECT_FALSE(std::filesystem::exists(folder + "/checkpoint.tmp"));
@@ -273,14 +273,45 @@ TEST(Checkpoint, RefusesATensorOfAnotherShape) {
   spec.partition.full_rows = 8;
   std::vector<float> values(7);
   EXPECT_NE(MessageOf<InputError>([&] {
-              reader.Read(StateKind::kWeight, {&spec, 0, values});
+              reader.Read(kWeightSlot, {&spec, 0, values});
             }).find("fp32 [7]; expected fp32 [8]"),
             std::string::npos);
   spec.name = "other";
   EXPECT_NE(MessageOf<InputError>([&] {
-              reader.Read(StateKind::kWeight, {&spec, 0, values});
+              reader.Read(kWeightSlot, {&spec, 0, values});
             }).find("no tensor 'other'"),
             std::string::npos);
+}
+
+TEST(Checkpoint, ListsTheSlotsThatEachParameterHas) {
+  const std::string directory = ScratchFolder() + "/checkpoint";
+  const std::vector<ParameterSpec> specs = Specs(1, 0);
+  std::vector<StoredParameter> stored;
+  for (const ParameterSpec& spec : specs) stored.push_back({&spec, {}});
+  stored[1].slots = {"momentum"};
+  stored[3].slots = {"m", "momentum"};
+  CheckpointWriter writer(directory, Header(1), stored);
+  for (const StoredParameter& each : stored) {
+    std::vector<float> values = Local(kWeightSlot, *each.spec);
+    writer.Write(kWeightSlot, {each.spec, 0, values});
+    for (const std::string& slot : each.slots) writer.Write(slot, {each.spec, 0, values});
+  }
+  writer.Finish();
+  EXPECT_EQ(nlohmann::json::parse(ReadBytes(directory + "/checkpoint.json")).at("slots"),
+            nlohmann::json({"momentum", "m"}));
+  const SafetensorsReader state(directory + "/optimizer.safetensors");
+  EXPECT_EQ(state.entries().size(), 3u);
+  const CheckpointReader reader(directory);
+  std::vector<float> values(static_cast<size_t>(specs[1].rows * specs[1].columns));
+  reader.Read("momentum", {&specs[1], 0, values});
+  EXPECT_EQ(values, Local(kWeightSlot, specs[1]));
+  const auto message = [&](const char* slot) {
+    return MessageOf<InputError>([&] { reader.Read(slot, {&specs[1], 0, values}); });
+  };
+  EXPECT_EQ(message("v"),
+            "the checkpoint's optimizer state is momentum, m of each parameter; expected v, as the "
+            "run's optimizer keeps");
+  EXPECT_NE(message("m").find("no tensor 'm.qkv.weight'"), std::string::npos);
 }
 
 }  // namespace

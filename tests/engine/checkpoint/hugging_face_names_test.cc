@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "engine/base/error.h"
-#include "engine/checkpoint/hugging_face_families.h"
+#include "engine/families/registry.h"
 
 namespace trimtab {
 namespace {
@@ -29,9 +27,7 @@ ParameterSpec Vector(const std::string& name, int64_t rows) {
   return {.name = name, .rows = rows, .is_matrix = false, .partition = WholePartition(rows, 1)};
 }
 
-const HuggingFaceFamily& Family(const std::string& name) {
-  return FindHuggingFaceFamily(name, "config.json");
-}
+const Family& FamilyOf(const std::string& name) { return RequireFamily(name, "config.json"); }
 
 /// Where element (row, column) of ours is: "TENSOR[ELEMENT]".
 std::string Place(const HuggingFaceSource& source, int64_t row, int64_t column) {
@@ -47,18 +43,19 @@ std::string Place(const HuggingFaceSource& source, int64_t row, int64_t column) 
 TEST(HuggingFaceNames, TransposesMatricesAlone) {
   const std::string layer = "decoder.layers.11.mlp.linear_fc1";
   const HuggingFaceSource weight =
-      SourceOf(Family("gpt2"), SomeModel(), Matrix(layer + ".weight", 48, 12));
+      SourceOf(FamilyOf("gpt2"), SomeModel(), Matrix(layer + ".weight", 48, 12));
   ASSERT_EQ(weight.tensors.size(), 1u);
   EXPECT_EQ(weight.tensors[0].shape, (std::vector<int64_t>{12, 48}));
   EXPECT_EQ(Place(weight, 5, 3), "transformer.h.11.mlp.c_fc.weight[149]");  // 3 * 48 + 5
-  const HuggingFaceSource bias = SourceOf(Family("gpt2"), SomeModel(), Vector(layer + ".bias", 48));
+  const HuggingFaceSource bias =
+      SourceOf(FamilyOf("gpt2"), SomeModel(), Vector(layer + ".bias", 48));
   EXPECT_EQ(bias.tensors[0].shape, (std::vector<int64_t>{48}));
   EXPECT_EQ(Place(bias, 5, 0), "transformer.h.11.mlp.c_fc.bias[5]");
 }
 
 TEST(HuggingFaceNames, StacksQueryKeyAndValue) {
   const HuggingFaceSource source =
-      SourceOf(Family("llama"), SomeModel(),
+      SourceOf(FamilyOf("llama"), SomeModel(),
                Matrix("decoder.layers.0.self_attention.linear_qkv.weight", 24, 12));
   ASSERT_EQ(source.tensors.size(), 3u);
   EXPECT_EQ(source.tensors[1].shape, (std::vector<int64_t>{6, 12}));
@@ -69,21 +66,21 @@ TEST(HuggingFaceNames, StacksQueryKeyAndValue) {
 
 TEST(HuggingFaceNames, StacksGateAndUp) {
   const HuggingFaceSource source = SourceOf(
-      Family("llama"), SomeModel(), Matrix("decoder.layers.3.mlp.linear_fc1.weight", 20, 12));
+      FamilyOf("llama"), SomeModel(), Matrix("decoder.layers.3.mlp.linear_fc1.weight", 20, 12));
   EXPECT_EQ(Place(source, 9, 0), "model.layers.3.mlp.gate_proj.weight[108]");
   EXPECT_EQ(Place(source, 10, 0), "model.layers.3.mlp.up_proj.weight[0]");
 }
 
 TEST(HuggingFaceNames, RefusesWhatHasNoName) {
-  EXPECT_THROW(SourceOf(Family("llama"), SomeModel(), Vector("decoder.layers.x.mlp.weight", 3)),
+  EXPECT_THROW(SourceOf(FamilyOf("llama"), SomeModel(), Vector("decoder.layers.x.mlp.weight", 3)),
                InputError);
-  EXPECT_THROW(Family("llama3000"), InputError);
+  EXPECT_THROW(FamilyOf("llama3000"), InputError);
 }
 
 TEST(HuggingFaceNames, PassesOverBuffersAndCopies) {
   ModelConfig model = SomeModel();
   const auto passed = [&](const char* family, const char* name) {
-    return IsPassedOver(Family(family), model, name);
+    return IsPassedOver(FamilyOf(family), model, name);
   };
   EXPECT_TRUE(passed("gpt2", "transformer.h.3.attn.bias"));
   EXPECT_TRUE(passed("gpt2", "h.3.attn.masked_bias"));
@@ -98,7 +95,7 @@ TEST(HuggingFaceNames, PassesOverBuffersAndCopies) {
 TEST(HuggingFaceNames, UngroupsTheHeadsOfOneTensor) {
   // Groups of two queries, a key and a value of 2 rows each: 8 rows a group.
   const HuggingFaceSource source =
-      SourceOf(Family("bloom"), SomeModel(),
+      SourceOf(FamilyOf("bloom"), SomeModel(),
                Matrix("decoder.layers.0.self_attention.linear_qkv.weight", 24, 12));
   const auto row = [&](int64_t ours) { return Place(source, ours, 0); };
   const std::string name = "transformer.h.0.self_attention.query_key_value.weight";
@@ -114,20 +111,20 @@ TEST(HuggingFaceNames, StacksExperts) {
   model.moe.num_experts = 3;
   const std::string ours = "decoder.layers.2.mlp.experts.linear_";
   const HuggingFaceSource fc1 =
-      SourceOf(Family("mixtral"), model, Matrix(ours + "fc1.weight", 3 * 10, 12));
+      SourceOf(FamilyOf("mixtral"), model, Matrix(ours + "fc1.weight", 3 * 10, 12));
   ASSERT_EQ(fc1.tensors.size(), 6u);
   EXPECT_EQ(Place(fc1, 10, 0), "model.layers.2.block_sparse_moe.experts.1.w1.weight[0]");
   EXPECT_EQ(Place(fc1, 19, 2), "model.layers.2.block_sparse_moe.experts.1.w3.weight[50]");
   // As many as there are of queries, keys and values.
   const HuggingFaceSource fc2 =
-      SourceOf(Family("mixtral"), model, Matrix(ours + "fc2.weight", 3 * 12, 5));
+      SourceOf(FamilyOf("mixtral"), model, Matrix(ours + "fc2.weight", 3 * 12, 5));
   EXPECT_EQ(Place(fc2, 35, 4), "model.layers.2.block_sparse_moe.experts.2.w2.weight[59]");
 }
 
 TEST(HuggingFaceNames, NamesFalconsNormsByItsBlocks) {
   ModelConfig model = SomeModel();
   const auto name = [&](const char* norm) {
-    return SourceOf(Family("falcon"), model, Vector(std::string("decoder.layers.1.") + norm, 12))
+    return SourceOf(FamilyOf("falcon"), model, Vector(std::string("decoder.layers.1.") + norm, 12))
         .tensors[0]
         .name;
   };
@@ -136,29 +133,6 @@ TEST(HuggingFaceNames, NamesFalconsNormsByItsBlocks) {
   model.block = BlockKind::kParallel;
   EXPECT_EQ(name("input_layernorm.bias"), "transformer.h.1.ln_attn.bias");
   EXPECT_EQ(name("pre_mlp_layernorm.bias"), "transformer.h.1.ln_mlp.bias");
-}
-
-// In models of any blocks, no two layers of ours are named after one tensor.
-TEST(HuggingFaceNames, TablesNameEachTensorOnce) {
-  for (const HuggingFaceFamily& family : HuggingFaceFamilies()) {
-    for (const BlockKind block :
-         {BlockKind::kSequential, BlockKind::kParallel, BlockKind::kParallelShared,
-          BlockKind::kSandwich, BlockKind::kPostNorm}) {
-      SCOPED_TRACE(std::string(family.model_type));
-      std::set<std::string_view> ours;
-      std::set<std::string_view> theirs;
-      for (const HuggingFaceRows rows : family.rows) {
-        for (const HuggingFaceRow& row : rows) {
-          EXPECT_FALSE(row.theirs.front().empty()) << row.ours;
-          if (row.block.value_or(block) != block || !ours.insert(row.ours).second) continue;
-          for (const std::string_view name : row.theirs) {
-            EXPECT_TRUE(name.empty() || theirs.insert(name).second) << name;
-          }
-        }
-      }
-      EXPECT_GE(ours.size(), 8u);
-    }
-  }
 }
 
 }  // namespace

@@ -163,11 +163,11 @@ ParameterSpec LargeSpec(bool columns, int64_t tp, int64_t rank) {
 
 void WriteLarge(const std::string& directory) {
   const ParameterSpec spec = LargeSpec(false, 1, 0);
-  const std::vector<const ParameterSpec*> pointers = {&spec};
-  CheckpointWriter writer(directory, Header(1), pointers);
-  for (const StateKind kind : kKinds) {
-    std::vector<float> values = Local(kind, spec);
-    writer.Write(kind, {&spec, 0, values});
+  const std::vector<StoredParameter> stored = {{&spec, {"m", "v"}}};
+  CheckpointWriter writer(directory, Header(1), stored);
+  for (const char* slot : kSlots) {
+    std::vector<float> values = Local(slot, spec);
+    writer.Write(slot, {&spec, 0, values});
   }
   writer.Finish();
 }
@@ -184,10 +184,10 @@ TEST(Checkpoint, ARankChecksItsShareOnly) {
       const ParameterSpec spec = LargeSpec(columns, tp, tp - 1);
       std::vector<float> values(static_cast<size_t>(spec.rows * spec.columns));
       for (int again = 0; again < 2; ++again) {
-        reader.Read(StateKind::kWeight, {&spec, 0, values});
+        reader.Read(kWeightSlot, {&spec, 0, values});
         EXPECT_EQ(reader.checked_bytes(), kTensorBytes / tp) << columns << " " << tp;
       }
-      EXPECT_EQ(values, Local(StateKind::kWeight, spec));
+      EXPECT_EQ(values, Local(kWeightSlot, spec));
     }
   }
 }
@@ -196,11 +196,11 @@ TEST(Checkpoint, ARankChecksItsShareOnly) {
 TEST(Checkpoint, WhatTheDiskMadeOfItIsFoundWhenItIsRead) {
   const std::string directory = ScratchFolder() + "/checkpoint";
   const ParameterSpec spec = LargeSpec(false, 1, 0);
-  const std::vector<const ParameterSpec*> pointers = {&spec};
-  CheckpointWriter writer(directory, Header(1), pointers);
-  for (const StateKind kind : kKinds) {
-    std::vector<float> values = Local(kind, spec);
-    writer.Write(kind, {&spec, 0, values});
+  const std::vector<StoredParameter> stored = {{&spec, {"m", "v"}}};
+  CheckpointWriter writer(directory, Header(1), stored);
+  for (const char* slot : kSlots) {
+    std::vector<float> values = Local(slot, spec);
+    writer.Write(slot, {&spec, 0, values});
   }
   const std::string path = directory + ".tmp/weights.safetensors";
   File file = File::OpenForWriting(path);
@@ -213,7 +213,7 @@ TEST(Checkpoint, WhatTheDiskMadeOfItIsFoundWhenItIsRead) {
   std::vector<float> values(static_cast<size_t>(256 * 4096));
   const auto read = [&](int64_t rank) {
     const ParameterSpec part = LargeSpec(false, 4, rank);
-    reader.Read(StateKind::kWeight, {&part, 0, values});
+    reader.Read(kWeightSlot, {&part, 0, values});
   };
   for (const int64_t rank : {0, 1, 3}) read(rank);
   EXPECT_NE(MessageOf<StorageError>([&] { read(2); })
@@ -227,17 +227,16 @@ TEST(Checkpoint, SeveralWritersLeaveTheFilesOfOne) {
   const std::string folder = ScratchFolder();
   WriteAs(folder + "/one", 4, 1);
   const std::vector<ParameterSpec> first = Specs(4, 0);
-  std::vector<const ParameterSpec*> pointers;
-  for (const ParameterSpec& spec : first) pointers.push_back(&spec);
+  const std::vector<StoredParameter> stored = Stored(first);
   std::vector<std::unique_ptr<CheckpointWriter>> writers;
   for (int64_t rank = 0; rank < 4; ++rank) {
     writers.push_back(std::make_unique<CheckpointWriter>(
-        folder + "/four", Header(7), pointers, rank == 0 ? FileRole::kMake : FileRole::kJoin));
+        folder + "/four", Header(7), stored, rank == 0 ? FileRole::kMake : FileRole::kJoin));
     for (const ParameterSpec& spec : Specs(4, rank)) {
       if (spec.name == "norm.weight" && rank > 0) continue;
-      for (const StateKind kind : kKinds) {
-        std::vector<float> values = Local(kind, spec);
-        writers.back()->Write(kind, {&spec, 0, values});
+      for (const char* slot : kSlots) {
+        std::vector<float> values = Local(slot, spec);
+        writers.back()->Write(slot, {&spec, 0, values});
       }
     }
     if (rank > 0) writers.back()->Finish();

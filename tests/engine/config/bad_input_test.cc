@@ -13,6 +13,7 @@
 #include "engine/config/rules.h"
 #include "engine/config/run_config.h"
 #include "engine/config/strict_json.h"
+#include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
 
 namespace trimtab {

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/model_config.h"
+#include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
 
 namespace trimtab {

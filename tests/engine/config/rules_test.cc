@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
 
 namespace trimtab {
@@ -74,6 +75,14 @@ const std::map<std::string, Breach>& Breaches() {
       {"dispatch-requires-expert-ranks",
        {[](RunConfig& run) { run.layout.dispatch = Dispatch::kAllGather; },
         "dispatch=allgather needs ep x etp of at least 2, and ep is 1, etp 1"}},
+      {"document-mask-requires-routing-by-token",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.capacity_factor = 1.25;
+          run.packing.mask = AttentionMask::kDocuments;
+        },
+        "mask=documents with Sinkhorn's router or a capacity, which look at whole sequences; "
+        "expected a top-k router without capacity_factor"}},
       {"experts-divisible-by-ep",
        {[](RunConfig& run) {
           run.model.moe = Experts();
@@ -158,6 +167,9 @@ const std::map<std::string, Breach>& Breaches() {
         },
         "latent_attention: its heads turn in part, expected position rope and no "
         "rotary_fraction"}},
+      {"query-key-norm-whole-consistent",
+       {[](RunConfig& run) { run.model.query_key_norm_whole = true; },
+        "query_key_norm_whole is true, and query_key_norm is false"}},
       {"rope-scaling-original-length",
        {[](RunConfig& run) { run.model.rope_scaling.kind = RopeScalingKind::kLlama3; },
         "rope_scaling needs an original_length of at least 1"}},

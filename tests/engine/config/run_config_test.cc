@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
+#include "tests/engine/config/error_text.h"
 
 namespace trimtab {
 namespace {
@@ -28,13 +28,19 @@ RunConfig EverythingSet() {
                         .weight_decay = 0.01,
                         .clip_grad = 0,
                         .warmup_steps = 3,
-                        .decay_steps = 1000},
+                        .decay_steps = 1000,
+                        .groups = {{.match = {"*.bias", "decoder.layers.[0-3].*"},
+                                    .learning_rate_factor = 0.5,
+                                    .weight_decay = true},
+                                   {.match = {"output_layer.*"}}}},
+          .frozen = {"embedding.*", "*.bias"},
           .fp8 = {.scaling = "current",
                   .history = 4,
                   .bf16_layers = {"decoder.layers.0"},
                   .fast_gradients = true},
           .loss_scale = {.initial = 1024, .minimum = 2, .growth_interval = 7},
           .routing = {.force_balance = true, .imbalance_factor = 1.25},
+          .packing = {.mask = AttentionMask::kDocuments, .lengths = {{.tokens = 7, .weight = 0.5}}},
           .deterministic = true,
           .device = "cuda",
           .global_batch = 12,
@@ -71,31 +77,26 @@ TEST(RunConfig, ARateAloneScalesItsDefaultMinimum) {
   EXPECT_EQ(scaled, optimizer(R"({"learning_rate": 1e-3})")) << "as --lr scales it";
 }
 
+TEST(RunConfig, GroupsOfParametersAreCheckedOneByOne) {
+  const auto message = [](const std::string& text) {
+    nlohmann::json json = {{"model", "gpt2-10m"}, {"global_batch", 8}, {"sequence_length", 64}};
+    json["optimizer"]["groups"] = nlohmann::json::parse(text);
+    return ErrorText<InputError>([&] { RunConfigFromJson(json, "f: $"); });
+  };
+  EXPECT_EQ(message("{}"),
+            "f: $.optimizer.groups: expected an array of groups of parameters, got an object");
+  EXPECT_EQ(message(R"([{"match": ["*"]}, {}])"),
+            "f: $.optimizer.groups[1].match: required, but missing");
+  EXPECT_EQ(message(R"([{"match": []}])"),
+            "f: $.optimizer.groups[0].match: expected at least one pattern of parameter names, got "
+            "an array of 0");
+  EXPECT_EQ(message(R"([{"match": [7]}])"),
+            "f: $.optimizer.groups[0].match[0]: expected a pattern of parameter names, got 7");
+  EXPECT_EQ(message(R"([{"match": ["*"], "weight_decay": 0.1}])"),
+            "f: $.optimizer.groups[0].weight_decay: expected true or false, got 0.1");
+}
+
 TEST(RunConfig, MicroBatchesPerStep) { EXPECT_EQ(EverythingSet().num_micro_batches(), 2); }
-
-TEST(RunConfig, ReadsAFileAndFillsInDefaults) {
-  const RunConfig run = LoadRunConfig("testdata/configs/run.json");
-  EXPECT_EQ(run.model, LoadModelConfig("gpt2-10m"));
-  EXPECT_EQ(ToString(run.layout), "tp=2,sp=1,dp=2,zero=1,mbs=4,recompute=full:block:2");
-  EXPECT_EQ(run.optimizer.learning_rate, 0.001);
-  EXPECT_EQ(run.optimizer.beta2, OptimizerConfig{}.beta2);
-  EXPECT_EQ(run.optimizer.warmup_steps, 5);
-  EXPECT_EQ(run.global_batch, 32);
-  EXPECT_EQ(run.sequence_length, 128);
-  EXPECT_EQ(run.steps, 50);
-  EXPECT_EQ(run.seed, 7u);
-  EXPECT_EQ(run.threads_per_rank, 0);
-  EXPECT_EQ(run.data, "text/train");
-}
-
-TEST(RunConfig, ReadsTheRecommendedRunOfAReport) {
-  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/report.json";
-  const nlohmann::json report = {{"schema_version", 1},
-                                 {"ranking", {1, 2, 3}},
-                                 {"recommended", {{"run", ToJson(EverythingSet())}, {"why", "x"}}}};
-  std::ofstream(path) << report;
-  EXPECT_EQ(LoadRunConfig(path), EverythingSet());
-}
 
 }  // namespace
 }  // namespace trimtab

@@ -54,6 +54,44 @@ TEST(Dataset, EveryEpochVisitsEveryWindowOnce) {
   EXPECT_NE(orders[1], orders[2]);
 }
 
+TEST(Dataset, DocumentsOfASampleBeginWhereTheIndexSays) {
+  const int64_t sequence_length = 16;
+  const auto source = OpenDataset(CountingDataset(500), sequence_length, 3);
+  std::map<int64_t, bool> begins_document;
+  for (int64_t at = 0; at < 500; at += 1 + at % 7) begins_document[at] = true;
+  for (int64_t i = 0; i < 40; ++i) {
+    const auto tokens = SampleOf(*source, i, sequence_length);
+    std::vector<int64_t> expected;
+    for (int64_t t = 1; t <= sequence_length; ++t) {
+      if (begins_document[tokens[static_cast<size_t>(t)]]) expected.push_back(t);
+    }
+    std::vector<int64_t> begins;
+    source->DocumentBegins(i, sequence_length, begins);
+    EXPECT_EQ(begins, expected) << "sample " << i;
+    EXPECT_FALSE(begins.empty());
+  }
+}
+
+// As often as their lengths say: half of the documents have 3 tokens, so that they begin every 8.
+TEST(Synthetic, DocumentsHaveTheLengthsThatAreStated) {
+  const auto source =
+      MakeSyntheticSource(61, 5, {{.tokens = 3, .weight = 2}, {.tokens = 13, .weight = 2}});
+  std::vector<int64_t> begins;
+  std::map<int64_t, int64_t> lengths;
+  for (int64_t i = 0; i < 200; ++i) {
+    const size_t before = begins.size();
+    source->DocumentBegins(i, 100, begins);
+    for (size_t j = before + 1; j < begins.size(); ++j) ++lengths[begins[j] - begins[j - 1]];
+  }
+  EXPECT_NEAR(static_cast<double>(begins.size()), 200 * 100 / 8.0, 100);
+  EXPECT_EQ(lengths.size(), 2u);
+  EXPECT_GT(lengths[3], 900);
+  EXPECT_GT(lengths[13], 900);
+  std::vector<int64_t> none;
+  MakeSyntheticSource(61, 5)->DocumentBegins(0, 100, none);
+  EXPECT_TRUE(none.empty());
+}
+
 TEST(Dataset, APositionIsOnlyTheNumberOfSamples) {
   const std::string prefix = CountingDataset(500);
   const auto first = OpenDataset(prefix, 16, 11);

@@ -65,6 +65,33 @@ TEST(IndexedDataset, RoundTripsDocumentsOfBothTypes) {
 }
 
 // The bytes that Megatron-Core's own builder writes for these two documents.
+TEST(IndexedDataset, FindsWhereDocumentsBegin) {
+  const std::string prefix = ScratchFolder() + "/data";
+  Documents documents = RandomDocuments(200, 257, 9);
+  documents[0].clear();
+  documents[7].clear();
+  documents[8].clear();
+  documents.back().clear();
+  Build(prefix, documents, 257);
+  const IndexedDataset dataset(prefix);
+  std::vector<int64_t> all;
+  int64_t at = 0;
+  for (const auto& document : documents) {
+    if (!document.empty()) all.push_back(at);
+    at += std::ssize(document);
+  }
+  for (const auto& [first, end] : std::vector<std::pair<int64_t, int64_t>>{
+           {0, at}, {1, at}, {40, 41}, {100, 900}, {at - 3, at}, {30, 30}}) {
+    std::vector<int64_t> expected;
+    for (const int64_t begin : all) {
+      if (begin >= first && begin < end) expected.push_back(begin);
+    }
+    std::vector<int64_t> begins;
+    dataset.DocumentBegins(first, end, begins);
+    EXPECT_EQ(begins, expected) << first << " to " << end;
+  }
+}
+
 TEST(IndexedDataset, WritesTheFormatToTheByte) {
   const std::string prefix = ScratchFolder() + "/data";
   Build(prefix, {{1, 2, 258}, {5}}, 300);

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/indexed_dataset.h"
+#include "engine/families/load_config.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {

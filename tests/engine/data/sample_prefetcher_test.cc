@@ -25,6 +25,9 @@ class CountingSource final : public TokenSource {
     if (index == 100) throw InputError("sample 100 is damaged");
     std::ranges::fill(tokens, static_cast<int32_t>(index));
   }
+  void DocumentBegins(int64_t index, int64_t length, std::vector<int64_t>& begins) const override {
+    begins.push_back(index % length);
+  }
   int64_t vocab_size() const override { return 1000; }
 
   /// Returns once so many reads have begun.
@@ -113,6 +116,15 @@ TEST(SamplePrefetcher, AnErrorReachesTheCallerOfItsSample) {
   EXPECT_EQ(Ask(prefetcher, 99), 99);
   EXPECT_THROW(Ask(prefetcher, 100), InputError);
   EXPECT_EQ(Ask(prefetcher, 101), 101);
+}
+
+TEST(SamplePrefetcher, DocumentsAreThoseOfItsSource) {
+  const CountingSource source;
+  SamplePrefetcher prefetcher(source, kTokens, kAhead);
+  prefetcher.Expect(10, 4);
+  std::vector<int64_t> begins;
+  prefetcher.DocumentBegins(13, 8, begins);
+  EXPECT_EQ(begins, std::vector<int64_t>{5});
 }
 
 TEST(SamplePrefetcher, EndsWithSamplesThatNobodyAskedFor) {

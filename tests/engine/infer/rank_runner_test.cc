@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/rank_work.h"
 #include "tests/engine/infer/golden_weights.h"
 #include "tests/engine/infer/serving_layouts.h"

@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "engine/base/units.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/random_weights.h"
 #include "engine/infer/serving_model.h"
 #include "engine/ops/elementwise.h"

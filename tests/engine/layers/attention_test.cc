@@ -25,8 +25,8 @@ WholeLayer RunOn(const std::string& layout) {
   model.init_std = 0.3;
   return RunLayer(model, layout, {.in = kWidth, .out = kWidth},
                   [](ParameterStore& store, const LayerContext& context) -> LayerPass {
-                    const auto attention =
-                        std::make_shared<SelfAttention>(store, context, "attention", LayerKind());
+                    const auto attention = std::make_shared<SelfAttention>(
+                        store, context, "attention", context.model.layer(0).attention());
                     return [attention](const LayerContext& on, Tensor x, Tensor dy) {
                       SelfAttentionSaved saved;
                       const Tensor y = attention->Forward(on, x, saved, /*residual=*/{});

@@ -15,25 +15,26 @@ TEST(VisibleBlocks, AddUpToTheCausalMask) {
          {std::pair<int64_t, bool>(1, false), {3, false}, {1, true}, {3, true}}) {
       const int64_t length = 2 * ranks * run;
       for (int rank = 0; rank < ranks; ++rank) {
-        const Positions queries = Positions::ZigZag(length, ranks, rank);
+        const RowLayout queries = RowLayout::ZigZag(1, length, ranks, rank);
         std::map<std::pair<int64_t, int64_t>, int> seen;
         for (int source = 0; source < ranks; ++source) {
-          const Positions keys = Positions::ZigZag(length, ranks, source);
-          for (const AttentionBlock& block : VisibleBlocks(ranks, rank, source, run, by_distance)) {
+          const RowLayout keys = RowLayout::ZigZag(1, length, ranks, source);
+          for (const AttentionBlock& block : VisibleBlocks(rank, source, run, by_distance)) {
+            const int64_t ahead = AheadOf(queries, keys, block);
             for (int64_t i = 0; i < block.size; ++i) {
-              for (int64_t j = 0; j < std::min(block.size, i + block.ahead + 1); ++j) {
-                const int64_t query = queries.of(block.query + i);
-                const int64_t key = keys.of(block.key + j);
+              for (int64_t j = 0; j < std::min(block.size, i + ahead + 1); ++j) {
+                const int64_t query = queries.offset(block.query + i);
+                const int64_t key = keys.offset(block.key + j);
                 ++seen[{query, key}];
                 if (!by_distance) continue;
-                EXPECT_EQ(i + block.ahead - j, query - key);
+                EXPECT_EQ(i + ahead - j, query - key);
               }
             }
           }
         }
         for (int64_t token = 0; token < queries.sequence; ++token) {
           for (int64_t key = 0; key < length; ++key) {
-            const int64_t query = queries.of(token);
+            const int64_t query = queries.offset(token);
             EXPECT_EQ((seen[{query, key}]), key <= query ? 1 : 0) << query << " sees " << key;
           }
         }
@@ -49,8 +50,11 @@ TEST(VisibleBlocks, AreAsLargeOnEveryRankAtEveryStep) {
     const auto sizes_of = [by_distance](int rank, int step) {
       std::vector<std::pair<int64_t, bool>> sizes;
       for (const AttentionBlock& block :
-           VisibleBlocks(kRanks, rank, (rank + step) % kRanks, 6, by_distance)) {
-        sizes.emplace_back(block.size, block.ahead < block.size);
+           VisibleBlocks(rank, (rank + step) % kRanks, 6, by_distance)) {
+        const int64_t ahead =
+            AheadOf(RowLayout::ZigZag(1, 12 * kRanks, kRanks, rank),
+                    RowLayout::ZigZag(1, 12 * kRanks, kRanks, (rank + step) % kRanks), block);
+        sizes.emplace_back(block.size, ahead < block.size);
       }
       return sizes;
     };

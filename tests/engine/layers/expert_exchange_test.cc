@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "engine/config/model_config.h"
 #include "engine/ops/elementwise.h"
 
 namespace trimtab {

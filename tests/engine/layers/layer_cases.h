@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/config/model_config.h"
 #include "engine/layers/layer_context.h"
 #include "engine/layers/parameter.h"
 

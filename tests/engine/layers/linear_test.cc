@@ -10,13 +10,13 @@ namespace {
 
 constexpr int64_t kIn = 64;
 constexpr int64_t kOut = 128;
+constexpr double kInitStd = 0.3;
 
 class LinearTest : public testing::TestWithParam<std::string> {
  protected:
   static ModelConfig Model() {
     ModelConfig model;
     model.hidden_size = kIn;
-    model.init_std = 0.3;
     return model;
   }
 
@@ -56,7 +56,7 @@ TEST_P(LinearTest, ColumnsAreThoseOfOneMatrix) {
       RunLayer(Model(), GetParam(), {.in = kIn, .out = kOut, .output = Held::kColumns},
                [](ParameterStore& store, const LayerContext& context) {
                  return Passes(std::make_shared<ColumnParallelLinear>(
-                     store, context, "column", kIn, RowBlocks{kOut}, /*bias=*/true));
+                     store, context, "column", kIn, RowBlocks{kOut}, /*bias=*/true, kInitStd));
                });
   ExpectDense(layer, "column");
 }
@@ -66,7 +66,7 @@ TEST_P(LinearTest, PartialSumsAddUpToOneMatrix) {
       RunLayer(Model(), GetParam(), {.in = kIn, .out = kOut, .input = Held::kColumns},
                [](ParameterStore& store, const LayerContext& context) {
                  return Passes(std::make_shared<RowParallelLinear>(store, context, "row", kIn, kOut,
-                                                                   /*bias=*/true, 0.3));
+                                                                   /*bias=*/true, kInitStd));
                });
   ExpectDense(layer, "row");
 }

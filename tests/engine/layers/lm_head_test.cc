@@ -32,28 +32,29 @@ HeadRun RunOn(const std::string& layout) {
   model.init_std = 0.3;
   model.make_vocab_size_divisible_by = 8;
   HeadRun run;
-  run.layer = RunLayer(
-      model, layout, {.in = kWidth, .out = kVocab, .output = Held::kColumns},
-      [&run](ParameterStore& store, const LayerContext& context) -> LayerPass {
-        const auto head =
-            std::make_shared<LmHead>(store, context, static_cast<const Embedding*>(nullptr));
-        return [head, &run](const LayerContext& on, Tensor x, Tensor) {
-          std::vector<int32_t> ids;
-          for (int64_t token = 0; token < kLayerTokens; ++token) ids.push_back(TargetOf(token));
-          Tensor targets =
-              Tensor::Empty(on.device, {kLayerTokens}, DType::kI32, MemoryTag::kActivations);
-          CopyFromHost(targets, ids);
-          Tensor scale = on.NewF32({1}, MemoryTag::kActivations);
-          Tensor loss = on.NewF32({1}, MemoryTag::kActivations);
-          CopyFromHost(scale, std::vector<float>{1.0f / kLayerTokens});
-          CopyFromHost(loss, std::vector<float>{0.0f});
-          LmHeadSaved saved;
-          Tensor logits;
-          head->Forward(on, x, targets, scale, loss, saved, &logits);
-          if (on.parallel.rank == 0) run.loss = static_cast<double>(loss.f32()[0]);
-          return std::pair(logits, head->Backward(on, x, saved, /*accumulate=*/false));
-        };
-      });
+  run.layer =
+      RunLayer(model, layout, {.in = kWidth, .out = kVocab, .output = Held::kColumns},
+               [&run](ParameterStore& store, const LayerContext& context) -> LayerPass {
+                 const auto head = std::make_shared<LmHead>(store, context, context.model.head(),
+                                                            static_cast<const Embedding*>(nullptr));
+                 return [head, &run](const LayerContext& on, Tensor x, Tensor) {
+                   std::vector<int32_t> ids;
+                   for (int64_t token = 0; token < kLayerTokens; ++token)
+                     ids.push_back(TargetOf(token));
+                   Tensor targets = Tensor::Empty(on.device, {kLayerTokens}, DType::kI32,
+                                                  MemoryTag::kActivations);
+                   CopyFromHost(targets, ids);
+                   Tensor scale = on.NewF32({1}, MemoryTag::kActivations);
+                   Tensor loss = on.NewF32({1}, MemoryTag::kActivations);
+                   CopyFromHost(scale, std::vector<float>{1.0f / kLayerTokens});
+                   CopyFromHost(loss, std::vector<float>{0.0f});
+                   LmHeadSaved saved;
+                   Tensor logits;
+                   head->Forward(on, x, targets, scale, loss, saved, &logits);
+                   if (on.parallel.rank == 0) run.loss = static_cast<double>(loss.f32()[0]);
+                   return std::pair(logits, head->Backward(on, x, saved, /*accumulate=*/false));
+                 };
+               });
   return run;
 }
 

@@ -44,14 +44,15 @@ WholeLayer RunOn(const std::string& layout) {
   model.moe = {.num_experts = kExperts, .router_topk = kChosen, .ffn_hidden_size = 16};
   return RunLayer(model, layout, {.in = kWidth, .out = kWidth},
                   [](ParameterStore& store, const LayerContext& context) -> LayerPass {
-                    const auto router = std::make_shared<MoeRouter>(store, context, "router");
+                    const auto router = std::make_shared<MoeRouter>(
+                        store, "router", std::get<MoeSpec>(context.model.layer(0).mlp));
                     return [router](const LayerContext& on, Tensor x, Tensor dy) {
                       MoeRouterSaved saved;
                       MoeDispatch dispatch;
                       const Tensor kept =
                           router->Forward(on, x, saved).Rows(on.row_begin(), on.rows());
                       const Tensor weights = saved.weights.Rows(on.row_begin(), on.rows());
-                      Tensor rows = DispatchTokens(on, x, kept, dispatch);
+                      Tensor rows = DispatchTokens(on, on.model.moe, x, kept, dispatch);
                       MultiplyByExpert(on, dispatch, rows);
                       ReturnResults(on, rows, dispatch);
                       const Tensor y = CombineTokens(on, dispatch, weights);

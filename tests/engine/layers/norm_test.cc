@@ -24,7 +24,8 @@ class NormTest : public testing::TestWithParam<Case> {
     model.norm = std::get<0>(GetParam());
     return RunLayer(model, layout, {.in = kWidth, .out = kWidth},
                     [](ParameterStore& store, const LayerContext& context) -> LayerPass {
-                      const auto norm = std::make_shared<Norm>(store, context, "norm");
+                      const auto norm =
+                          std::make_shared<Norm>(store, "norm", context.model.norm_spec(), kWidth);
                       return [norm](const LayerContext& on, Tensor x, Tensor dy) {
                         NormSaved saved;
                         const LinearOperand y = norm->Forward(on, x, saved);

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "engine/config/model_config.h"
 #include "engine/layers/linear.h"
 #include "engine/ops/elementwise.h"
 
@@ -146,7 +147,7 @@ std::pair<std::vector<int>, std::vector<int>> UnderWay(const char* layout, const
 
 TEST(TpOverlapProgram, OneMessageIsUnderWayBesideEachProduct) {
   const auto column = [](ParameterStore& store, const LayerContext& context) {
-    return ColumnParallelLinear(store, context, "column", 4, {6}, /*bias=*/false);
+    return ColumnParallelLinear(store, context, "column", 4, {6}, /*bias=*/false, 0.02);
   };
   const auto row = [](ParameterStore& store, const LayerContext& context) {
     return RowParallelLinear(store, context, "row", 4, 6, /*bias=*/false, 0.02);

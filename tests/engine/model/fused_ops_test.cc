@@ -115,6 +115,11 @@ TEST(FusedOps, AddResidualsOnlyToWholeResults) {
   const OpRecorder normed = Record(run, "mbs=1");
   EXPECT_FALSE(normed.Fused().contains(OpKind::kAdd));
   EXPECT_EQ(normed.Count(OpKind::kAdd), 2 * run.model.num_layers);
+  // Without norms before attention and MLP, their gradients are added to the stream's as well.
+  run.model.block = BlockKind::kReorderedNorm;
+  const OpRecorder reordered = Record(run, "mbs=1");
+  EXPECT_FALSE(reordered.Fused().contains(OpKind::kAdd));
+  EXPECT_EQ(reordered.Count(OpKind::kAdd), 4 * run.model.num_layers);
 }
 
 // With a bias, its gradient is summed from what has been turned back.
@@ -130,7 +135,7 @@ TEST(FusedOps, OfFp8TurnGradientsBackWhileTheyAreQuantised) {
   EXPECT_EQ(apart.Count(OpKind::kRope), 2 * layers);
   EXPECT_EQ(apart.Count(OpKind::kRopeBackwardFp8), 0);
   const auto quantising = {OpKind::kRope, OpKind::kQuantize, OpKind::kRopeBackwardFp8};
-  const AttentionShape shape = {1, run.sequence_length, 4, 4, run.model.head_size()};
+  const AttentionShape shape = {{1, run.sequence_length}, 4, 4, run.model.head_size()};
   EXPECT_EQ(apart.Bytes(quantising) - fused.Bytes(quantising),
             layers * RopeRecord(shape, DType::kBf16).bytes);
 }

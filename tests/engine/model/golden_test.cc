@@ -190,8 +190,9 @@ TEST_P(GoldenTest, ContinuesBitEqualFromACheckpoint) {
   const std::string directory =
       fmt::format("{}/golden_{}_{}{}", testing::TempDir(), stem, target.device, target.threads);
   for (int64_t step = 0; step < 4; ++step) golden_->trainer().Step(golden_->tokens(), step);
-  const std::vector<const ParameterSpec*> specs = ParameterSpecs(golden_->trainer().parameters());
-  CheckpointWriter writer(directory, HeaderOf(golden_->trainer(), 4), specs);
+  Trainer& trainer = golden_->trainer();
+  CheckpointWriter writer(directory, HeaderOf(trainer, 4),
+                          StoredParameters(trainer.run(), trainer.parameters()));
   WriteState(golden_->trainer(), writer);
   writer.Finish();
 

@@ -132,7 +132,12 @@ std::vector<Case> Cases() {
   RunConfig post_norm = SmallRun(/*llama=*/false);
   post_norm.model.block = BlockKind::kPostNorm;
   post_norm.model.embedding_dim = 20;
+  RunConfig olmo = llama;
+  olmo.model.block = BlockKind::kReorderedNorm;
+  olmo.model.query_key_norm = olmo.model.query_key_norm_whole = true;
+  olmo.model.norm_weight_plus_one = true;
   return {{"gpt2", SmallRun(/*llama=*/false)},
+          {"olmo", olmo},
           {"post_norm", post_norm},
           {"llama", llama},
           {"mixtral", Balanced(WithoutLosses(SmallMoeRun("mixtral")))},

@@ -69,6 +69,10 @@ TEST(Recompute, RunsNoMoreThanWhatIsMissing) {
   const auto post_norm = [](RunConfig& run) { run.model.block = BlockKind::kPostNorm; };
   EXPECT_EQ(Backward("selective:layernorm", 1, "mbs=1", post_norm).recomputed,
             Strings{"layer_norm_forward"});
+  // Norms after attention and MLP alone: what these take is the stream, which is kept.
+  const auto reordered = [](RunConfig& run) { run.model.block = BlockKind::kReorderedNorm; };
+  EXPECT_EQ(Backward("selective:layernorm", 1, "mbs=1", reordered).recomputed, Strings());
+  EXPECT_EQ(Backward("selective:mlp", 1, "mbs=1", reordered).recomputed, Strings{"gemm"});
   const Strings logits = {"gemm", "cross_entropy"};
   EXPECT_EQ(Recomputed("selective:logits"), logits);
 

@@ -236,6 +236,54 @@ TEST_P(AdamWTest, ScalesKeepSmallMoments) {
   for (const float stored : Read(state.m)) EXPECT_EQ(stored, kMomentLargest);
 }
 
+// Moments of 8 bits: arithmetic is that of what they stand for, and what is stored the nearest of
+// the numbers that there are.
+TEST_P(AdamWTest, EightBitMomentsAreTheNearestNumbers) {
+  constexpr int64_t kCount = 2 * kMomentBlock + 9;
+  const Step step = {
+      .config = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f},
+      .learning_rate = 0.01,
+      .gradient_scale = 0.5,
+      .count = 3};
+  std::vector<uint8_t> codes;
+  for (int64_t i = 0; i < kCount; ++i) codes.push_back(static_cast<uint8_t>(i * 37 + 11));
+  const std::vector<float> scales = {0.5f, 2.0f, 0.25f};
+  const auto values = [&](MomentSign sign, const std::vector<uint8_t>& stored,
+                          const std::vector<float>& factors) {
+    std::vector<float> moments;
+    for (size_t i = 0; i < stored.size(); ++i) {
+      moments.push_back(MomentValue(sign, stored[i]) *
+                        factors[i / static_cast<size_t>(kMomentBlock)]);
+    }
+    return moments;
+  };
+  const std::vector<float> weight = RandomValues(kCount, 1);
+  const std::vector<float> gradient = RandomValues(kCount, 2);
+  AdamWState state = {.weight = Input({kCount}, weight, DType::kF32),
+                      .m = RawBytes(codes),
+                      .v = RawBytes(codes),
+                      .m_scale = Input({3}, scales, DType::kF32),
+                      .v_scale = Input({3}, scales, DType::kF32)};
+  Values64 expected = {ToDouble(weight), ToDouble(values(MomentSign::kEither, codes, scales)),
+                       ToDouble(values(MomentSign::kNever, codes, scales))};
+  Reference(step, ToDouble(gradient), expected);
+  AdamW(step.config, Input({kUpdateScalarCount}, ScalarsOf(step), DType::kF32),
+        Input({kCount}, gradient, DType::kF32), state);
+  ExpectClose(Read(state.weight), expected.weight, tolerance(DType::kF32).elementwise, "weight");
+  const auto expect_near = [&](MomentSign sign, const Tensor& stored, const Tensor& scale,
+                               const std::vector<double>& exact) {
+    const std::vector<float> factors = Read(scale);
+    const std::vector<uint8_t> actual = ReadBytes(stored);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double largest = factors[i / static_cast<size_t>(kMomentBlock)];
+      // The other of two numbers where rounding to fp32 decides.
+      EXPECT_NEAR(actual[i], StoredMoment(sign, static_cast<float>(exact[i] / largest)), 1) << i;
+    }
+  };
+  expect_near(MomentSign::kEither, state.m, state.m_scale, expected.m);
+  expect_near(MomentSign::kNever, state.v, state.v_scale, expected.v);
+}
+
 TEST(MasterTest, AWeightAndItsRemainderAreTheMaster) {
   std::vector<float> masters = RandomValues(100000, 1, 3.0f);
   // Ties, the smallest, the largest (whose weight rounds to infinity), signed zeros.

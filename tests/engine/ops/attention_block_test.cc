@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "tests/engine/ops/op_inputs.h"
 #include "tests/engine/ops/op_test.h"
 
 namespace trimtab {
@@ -14,6 +15,7 @@ namespace {
 struct Part {
   size_t source = 0;
   AttentionBlock block;
+  int64_t ahead = 0;  // of its first query, before its first key
 };
 
 struct Case {
@@ -26,66 +28,54 @@ struct Case {
 const std::vector<Case>& Cases() {
   static const std::vector<Case> cases = {
       {"one key",
-       {.batch = 2, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 3},
+       {.rows = {2, 1}, .heads = 1, .kv_heads = 1, .head_size = 3},
        1,
-       {{0, {.size = 1, .ahead = 1}}}},
+       {{0, {.size = 1}, 1}}},
       {"a whole sequence",
-       {.batch = 2, .sequence = 9, .heads = 4, .kv_heads = 2, .head_size = 4},
+       {.rows = {2, 9}, .heads = 4, .kv_heads = 2, .head_size = 4},
        1,
        {{0, {.size = 9}}}},
       {"halves of two",
-       {.batch = 3, .sequence = 6, .heads = 4, .kv_heads = 2, .head_size = 5},
+       {.rows = {3, 6}, .heads = 4, .kv_heads = 2, .head_size = 5},
        2,
        {{0, {.size = 6}},
-        {1, {.query = 3, .key = 0, .size = 3, .ahead = 3}},
-        {1, {.query = 3, .key = 3, .size = 3, .ahead = 9}}}},
+        {1, {.query = 3, .key = 0, .size = 3}, 3},
+        {1, {.query = 3, .key = 3, .size = 3}, 9}}},
       {"queries that see nothing",
-       {.batch = 2, .sequence = 5, .heads = 2, .kv_heads = 1, .head_size = 2},
+       {.rows = {2, 5}, .heads = 2, .kv_heads = 1, .head_size = 2},
        1,
-       {{0, {.query = 1, .key = 2, .size = 3, .ahead = 2}}}},
+       {{0, {.query = 1, .key = 2, .size = 3}, 2}}},
       {"past the tiles",
-       {.batch = 1, .sequence = 140, .heads = 1, .kv_heads = 1, .head_size = 2},
+       {.rows = {1, 140}, .heads = 1, .kv_heads = 1, .head_size = 2},
        2,
-       {{0, {.query = 70, .key = 0, .size = 70, .ahead = 70}},
-        {1, {.query = 5, .key = 60, .size = 70}}}},
+       {{0, {.query = 70, .key = 0, .size = 70}, 70}, {1, {.query = 5, .key = 60, .size = 70}}}},
       {"short values",
-       {.batch = 2, .sequence = 6, .heads = 4, .kv_heads = 2, .head_size = 5, .value_head_size = 3},
+       {.rows = {2, 6}, .heads = 4, .kv_heads = 2, .head_size = 5, .value_head_size = 3},
        2,
-       {{0, {.size = 6}}, {1, {.query = 3, .key = 3, .size = 3, .ahead = 3}}}},
+       {{0, {.size = 6}}, {1, {.query = 3, .key = 3, .size = 3}, 3}}},
       {"part of the keys",
-       {.batch = 2, .sequence = 9, .heads = 2, .kv_heads = 1, .head_size = 3},
+       {.rows = {2, 9}, .heads = 2, .kv_heads = 1, .head_size = 3},
        1,
-       {{0, {.query = 1, .key = 2, .size = 7, .ahead = 3}}}},
+       {{0, {.query = 1, .key = 2, .size = 7}, 3}}},
       {"a window",
-       {.batch = 2,
-        .sequence = 8,
-        .heads = 4,
-        .kv_heads = 2,
-        .head_size = 3,
-        .scores = {.window = 3}},
+       {.rows = {2, 8}, .heads = 4, .kv_heads = 2, .head_size = 3, .scores = {.window = 3}},
        2,
-       {{0, {.query = 4, .key = 0, .size = 4, .ahead = 20}},  // hidden
+       {{0, {.query = 4, .key = 0, .size = 4}, 20},  // hidden
         {0, {.size = 4}},
         {0, {.query = 4, .key = 4, .size = 4}},
-        {1, {.query = 4, .key = 0, .size = 4, .ahead = 4}}}},  // hidden from some
+        {1, {.query = 4, .key = 0, .size = 4}, 4}}},  // hidden from some
       {"a window past the tiles",
-       {.batch = 1,
-        .sequence = 80,
-        .heads = 1,
-        .kv_heads = 1,
-        .head_size = 1,
-        .scores = {.window = 30}},
+       {.rows = {1, 80}, .heads = 1, .kv_heads = 1, .head_size = 1, .scores = {.window = 30}},
        2,
-       {{0, {.size = 80}}, {1, {.query = 0, .key = 0, .size = 80, .ahead = 25}}}},
+       {{0, {.size = 80}}, {1, {.query = 0, .key = 0, .size = 80}, 25}}},
       {"ALiBi",
-       {.batch = 2,
-        .sequence = 8,
+       {.rows = {2, 8},
         .heads = 4,
         .kv_heads = 2,
         .head_size = 3,
         .scores = {.alibi_heads = 6, .alibi_first = 1}},
        2,
-       {{0, {.size = 4}}, {1, {.query = 4, .key = 0, .size = 4, .ahead = 12}}}},
+       {{0, {.size = 4}}, {1, {.query = 4, .key = 0, .size = 4}, 12}}},
   };
   return cases;
 }
@@ -101,22 +91,22 @@ Result Reference(const Case& c, std::span<const double> values) {
   const int64_t kv_width = s.kv_size();
   Result result;
   result.out.resize(static_cast<size_t>(s.tokens() * s.out_size()));
-  result.log_sum_exp.resize(static_cast<size_t>(s.batch * s.heads * s.sequence),
+  result.log_sum_exp.resize(static_cast<size_t>(s.rows.batch * s.heads * s.rows.sequence),
                             -std::numeric_limits<double>::infinity());
-  for (int64_t b = 0; b < s.batch; ++b) {
+  for (int64_t b = 0; b < s.rows.batch; ++b) {
     for (int64_t h = 0; h < s.heads; ++h) {
-      for (int64_t t = 0; t < s.sequence; ++t) {
-        const double* query =
-            &values[static_cast<size_t>((b * s.sequence + t) * s.qkv_size() + h * s.head_size)];
+      for (int64_t t = 0; t < s.rows.sequence; ++t) {
+        const double* query = &values[static_cast<size_t>((b * s.rows.sequence + t) * s.qkv_size() +
+                                                          h * s.head_size)];
         double sum = 0;
         std::vector<double> weighted(static_cast<size_t>(s.value_size()));
         for (const Part& part : c.parts) {
           const int64_t i = t - part.block.query;
           if (i < 0 || i >= part.block.size) continue;
           for (int64_t j = 0; j < part.block.size; ++j) {
-            const int64_t distance = i + part.block.ahead - j;
+            const int64_t distance = i + part.ahead - j;
             if (distance < 0 || (s.scores.window > 0 && distance >= s.scores.window)) continue;
-            const int64_t token = b * s.sequence + part.block.key + j;
+            const int64_t token = b * s.rows.sequence + part.block.key + j;
             const int64_t first = s.tokens() * s.qkv_size() +
                                   static_cast<int64_t>(part.source) * s.tokens() * kv_width;
             const int64_t kv_head = h / (s.heads / s.kv_heads);
@@ -138,10 +128,11 @@ Result Reference(const Case& c, std::span<const double> values) {
           }
         }
         if (sum == 0) continue;
-        result.log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.sequence + t)] = std::log(sum);
+        result.log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.rows.sequence + t)] =
+            std::log(sum);
         for (int64_t d = 0; d < s.value_size(); ++d) {
-          result
-              .out[static_cast<size_t>(((b * s.sequence + t) * s.heads + h) * s.value_size() + d)] =
+          result.out[static_cast<size_t>(
+              ((b * s.rows.sequence + t) * s.heads + h) * s.value_size() + d)] =
               weighted[static_cast<size_t>(d)] / sum;
         }
       }
@@ -183,7 +174,7 @@ TEST_P(AttentionBlockTest, BlocksAddUpToTheAttentionOverAllOfThem) {
     const Shape qkv_shape = {s.tokens(), s.qkv_size()};
     const Shape kv_shape = KeyValueShape(s);
     const Shape out_shape = {s.tokens(), s.out_size()};
-    const Shape sums_shape = {s.batch, s.heads, s.sequence};
+    const Shape sums_shape = {s.rows.batch, s.heads, s.rows.sequence};
     const auto sources = static_cast<int64_t>(c.sources);
     const auto values = Values(qkv_shape.numel() + sources * kv_shape.numel(), 1, 2.0f);
     const auto dout = Values(out_shape.numel(), 2);
@@ -204,7 +195,8 @@ TEST_P(AttentionBlockTest, BlocksAddUpToTheAttentionOverAllOfThem) {
     Tensor log_sum_exp = Input(
         sums_shape, Repeated(sums_shape, -std::numeric_limits<float>::infinity()), DType::kF32);
     for (const Part& part : c.parts) {
-      AttentionBlockForward(s, part.block, qkv, kv[part.source], sum, log_sum_exp);
+      AttentionBlockForward(s, KeysAhead(s.rows, part.block, part.ahead), part.block, qkv,
+                            kv[part.source], sum, log_sum_exp);
     }
     const auto out = Read(sum);
     ExpectClose(out, expected.out, tolerance(DType::kF32).product, "out");
@@ -223,8 +215,9 @@ TEST_P(AttentionBlockTest, BlocksAddUpToTheAttentionOverAllOfThem) {
     const Tensor rounded = Input(out_shape, Rounded(dtype(), out));
     const Tensor dout_device = Input(out_shape, dout);
     for (const Part& part : c.parts) {
-      AttentionBlockBackward(s, part.block, qkv, kv[part.source], rounded, log_sum_exp, dout_device,
-                             dquery, dkv[part.source]);
+      AttentionBlockBackward(s, KeysAhead(s.rows, part.block, part.ahead), part.block, qkv,
+                             kv[part.source], rounded, log_sum_exp, dout_device, dquery,
+                             dkv[part.source]);
     }
     std::vector<double> expected_dquery;
     for (size_t i = 0; i < dquery_before.size(); ++i) {
@@ -245,10 +238,10 @@ TEST_P(AttentionBlockTest, BlocksAddUpToTheAttentionOverAllOfThem) {
 
 // Parts whose scores differ by thousands: one of them is all there is.
 TEST_P(AttentionBlockTest, SurvivesScoresOfAnySize) {
-  const AttentionShape s = {.batch = 1, .sequence = 70, .heads = 1, .kv_heads = 1, .head_size = 4};
+  const AttentionShape s = {.rows = {1, 70}, .heads = 1, .kv_heads = 1, .head_size = 4};
   const Shape qkv_shape = {s.tokens(), s.qkv_size()};
   const Shape kv_shape = KeyValueShape(s);
-  const Shape sums_shape = {1, 1, s.sequence};
+  const Shape sums_shape = {1, 1, s.rows.sequence};
   const Tensor qkv = Input(qkv_shape, Values(qkv_shape.numel(), 3, 40.0f));
   Tensor out =
       Input({s.tokens(), s.head_size}, Repeated({s.tokens(), s.head_size}, 0.0f), DType::kF32);
@@ -256,7 +249,9 @@ TEST_P(AttentionBlockTest, SurvivesScoresOfAnySize) {
       Input(sums_shape, Repeated(sums_shape, -std::numeric_limits<float>::infinity()), DType::kF32);
   for (const uint32_t seed : {4u, 5u, 6u}) {
     const Tensor kv = Input(kv_shape, Values(kv_shape.numel(), seed, 40.0f));
-    AttentionBlockForward(s, {.size = s.sequence, .ahead = s.sequence}, qkv, kv, out, log_sum_exp);
+    const AttentionBlock block = {.size = s.rows.sequence};
+    AttentionBlockForward(s, KeysAhead(s.rows, block, s.rows.sequence), block, qkv, kv, out,
+                          log_sum_exp);
   }
   for (const float value : Read(out)) ASSERT_LE(std::abs(value), 40.0f);
   for (const float value : Read(log_sum_exp)) ASSERT_TRUE(std::isfinite(value));

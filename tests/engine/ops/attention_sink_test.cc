@@ -11,14 +11,14 @@ namespace {
 std::vector<double> Reference(const AttentionShape& s, std::span<const double> values) {
   std::vector<double> out(static_cast<size_t>(s.tokens() * s.out_size()));
   const auto at = [&](int64_t b, int64_t t, int64_t column) {
-    return values[static_cast<size_t>((b * s.sequence + t) * s.qkv_size() + column)];
+    return values[static_cast<size_t>((b * s.rows.sequence + t) * s.qkv_size() + column)];
   };
-  for (int64_t b = 0; b < s.batch; ++b) {
+  for (int64_t b = 0; b < s.rows.batch; ++b) {
     for (int64_t h = 0; h < s.heads; ++h) {
       const int64_t kv_head = h / (s.heads / s.kv_heads);
       const int64_t key = (s.heads + kv_head) * s.head_size;
       const int64_t value = (s.heads + s.kv_heads) * s.head_size + kv_head * s.value_size();
-      for (int64_t t = 0; t < s.sequence; ++t) {
+      for (int64_t t = 0; t < s.rows.sequence; ++t) {
         double sum = std::exp(values[static_cast<size_t>(s.tokens() * s.qkv_size() + h)]);
         std::vector<double> weighted(static_cast<size_t>(s.value_size()));
         const int64_t from =
@@ -35,8 +35,8 @@ std::vector<double> Reference(const AttentionShape& s, std::span<const double> v
           }
         }
         for (int64_t d = 0; d < s.value_size(); ++d) {
-          out[static_cast<size_t>((b * s.sequence + t) * s.out_size() + h * s.value_size() + d)] =
-              weighted[static_cast<size_t>(d)] / sum;
+          out[static_cast<size_t>((b * s.rows.sequence + t) * s.out_size() + h * s.value_size() +
+                                  d)] = weighted[static_cast<size_t>(d)] / sum;
         }
       }
     }
@@ -48,10 +48,9 @@ using AttentionSinkTest = OpTest;
 
 TEST_P(AttentionSinkTest, IsOneMoreScoreWithoutAValue) {
   const std::vector<AttentionShape> cases = {
-      {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 2},
-      {.batch = 2, .sequence = 7, .heads = 4, .kv_heads = 2, .head_size = 3},
-      {.batch = 1,
-       .sequence = 9,
+      {.rows = {1, 1}, .heads = 1, .kv_heads = 1, .head_size = 2},
+      {.rows = {2, 7}, .heads = 4, .kv_heads = 2, .head_size = 3},
+      {.rows = {1, 9},
        .heads = 2,
        .kv_heads = 2,
        .head_size = 3,
@@ -67,7 +66,7 @@ TEST_P(AttentionSinkTest, IsOneMoreScoreWithoutAValue) {
     const Tensor sinks = Input({s.heads}, all.last(static_cast<size_t>(s.heads)));
     const Tensor dout_device = Input(out_shape, dout);
     Tensor out = Output(out_shape);
-    Tensor log_sum_exp = Output({s.batch, s.heads, s.sequence}, DType::kF32);
+    Tensor log_sum_exp = Output({s.rows.batch, s.heads, s.rows.sequence}, DType::kF32);
     AttentionForward(s, qkv, out, log_sum_exp);
     AttentionSink(s, sinks, out, log_sum_exp);
     const auto values64 = ToDouble(values);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <tuple>
 
+#include "tests/engine/ops/op_inputs.h"
 #include "tests/engine/ops/op_test.h"
 
 namespace trimtab {
@@ -13,45 +15,31 @@ namespace {
 // Sequences below, at and past the kernel's tiles; grouped and plain heads; odd head sizes.
 const std::vector<AttentionShape>& Cases() {
   static const std::vector<AttentionShape> cases = {
-      {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 1},
-      {.batch = 2, .sequence = 3, .heads = 2, .kv_heads = 2, .head_size = 5},
-      {.batch = 3, .sequence = 17, .heads = 4, .kv_heads = 2, .head_size = 4},
-      {.batch = 1, .sequence = 64, .heads = 1, .kv_heads = 1, .head_size = 3},
-      {.batch = 1, .sequence = 65, .heads = 3, .kv_heads = 1, .head_size = 2},
-      {.batch = 1, .sequence = 130, .heads = 1, .kv_heads = 1, .head_size = 3},
-      {.batch = 1,
-       .sequence = 9,
+      {.rows = {1, 1}, .heads = 1, .kv_heads = 1, .head_size = 1},
+      {.rows = {2, 3}, .heads = 2, .kv_heads = 2, .head_size = 5},
+      {.rows = {3, 17}, .heads = 4, .kv_heads = 2, .head_size = 4},
+      {.rows = {1, 64}, .heads = 1, .kv_heads = 1, .head_size = 3},
+      {.rows = {1, 65}, .heads = 3, .kv_heads = 1, .head_size = 2},
+      {.rows = {1, 130}, .heads = 1, .kv_heads = 1, .head_size = 3},
+      {.rows = {1, 9},
        .heads = 2,
        .kv_heads = 1,
        .head_size = 4,
        .scores = {.scale = 0.8, .soft_cap = 1.5}},
-      {.batch = 2,
-       .sequence = 8,
+      {.rows = {2, 8},
        .heads = 2,
        .kv_heads = 2,
        .head_size = 3,
        .scores = {.alibi_heads = 6, .alibi_first = 3}},
-      {.batch = 1,
-       .sequence = 7,
-       .heads = 1,
-       .kv_heads = 1,
-       .head_size = 3,
-       .scores = {.window = 1}},
-      {.batch = 1,
-       .sequence = 78,
-       .heads = 2,
-       .kv_heads = 1,
-       .head_size = 2,
-       .scores = {.window = 10}},
-      {.batch = 1,
-       .sequence = 140,
+      {.rows = {1, 7}, .heads = 1, .kv_heads = 1, .head_size = 3, .scores = {.window = 1}},
+      {.rows = {1, 78}, .heads = 2, .kv_heads = 1, .head_size = 2, .scores = {.window = 10}},
+      {.rows = {1, 140},
        .heads = 1,
        .kv_heads = 1,
        .head_size = 2,
        .scores = {.scale = 0.9, .soft_cap = 2, .window = 67, .alibi_heads = 4, .alibi_first = 1}},
-      {.batch = 2, .sequence = 11, .heads = 4, .kv_heads = 2, .head_size = 5, .value_head_size = 3},
-      {.batch = 1,
-       .sequence = 19,
+      {.rows = {2, 11}, .heads = 4, .kv_heads = 2, .head_size = 5, .value_head_size = 3},
+      {.rows = {1, 19},
        .heads = 2,
        .kv_heads = 2,
        .head_size = 2,
@@ -60,6 +48,9 @@ const std::vector<AttentionShape>& Cases() {
   };
   return cases;
 }
+
+// Where documents begin in each sequence of the cases that are also run packed.
+constexpr std::initializer_list<int64_t> kBegins = {0, 1, 5, 64, 66, 129};
 
 struct Result {
   std::vector<double> out;
@@ -80,24 +71,24 @@ double ScoreOf(const AttentionShape& s, double product, int64_t head, int64_t di
   return score - SlopeOf(o, head) * static_cast<double>(distance);
 }
 
-Result Reference(const AttentionShape& s, std::span<const double> qkv) {
+Result Reference(const AttentionShape& s, bool packed, std::span<const double> qkv) {
   Result result;
   result.out.resize(static_cast<size_t>(s.tokens() * s.out_size()));
-  result.log_sum_exp.resize(static_cast<size_t>(s.batch * s.heads * s.sequence));
+  result.log_sum_exp.resize(static_cast<size_t>(s.rows.batch * s.heads * s.rows.sequence));
   const auto at = [&](int64_t b, int64_t t, int64_t column) {
-    return qkv[static_cast<size_t>((b * s.sequence + t) * s.qkv_size() + column)];
+    return qkv[static_cast<size_t>((b * s.rows.sequence + t) * s.qkv_size() + column)];
   };
-  for (int64_t b = 0; b < s.batch; ++b) {
+  for (int64_t b = 0; b < s.rows.batch; ++b) {
     for (int64_t h = 0; h < s.heads; ++h) {
       const int64_t query = h * s.head_size;
       const int64_t key = (s.heads + h / (s.heads / s.kv_heads)) * s.head_size;
       const int64_t value =
           (s.heads + s.kv_heads) * s.head_size + h / (s.heads / s.kv_heads) * s.value_size();
-      for (int64_t t = 0; t < s.sequence; ++t) {
+      for (int64_t t = 0; t < s.rows.sequence; ++t) {
         std::vector<double> weights;
         double sum = 0;
-        const int64_t from =
-            s.scores.window > 0 ? std::max<int64_t>(0, t + 1 - s.scores.window) : 0;
+        const int64_t first = packed ? t - PackedPosition(t, kBegins) : 0;
+        const int64_t from = s.scores.window > 0 ? std::max(first, t + 1 - s.scores.window) : first;
         for (int64_t u = from; u <= t; ++u) {
           double product = 0;
           for (int64_t d = 0; d < s.head_size; ++d)
@@ -105,9 +96,10 @@ Result Reference(const AttentionShape& s, std::span<const double> qkv) {
           weights.push_back(std::exp(ScoreOf(s, product, h, t - u)));
           sum += weights.back();
         }
-        result.log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.sequence + t)] = std::log(sum);
-        double* out =
-            &result.out[static_cast<size_t>(((b * s.sequence + t) * s.heads + h) * s.value_size())];
+        result.log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.rows.sequence + t)] =
+            std::log(sum);
+        double* out = &result.out[static_cast<size_t>(((b * s.rows.sequence + t) * s.heads + h) *
+                                                      s.value_size())];
         for (int64_t u = from; u <= t; ++u) {
           for (int64_t d = 0; d < s.value_size(); ++d) {
             out[d] += weights[static_cast<size_t>(u - from)] / sum * at(b, u, value + d);
@@ -126,23 +118,31 @@ struct Expected {
 
 // By shape and storage type: the differences take longer than the op, and every device has the
 // same.
-const Expected& ExpectedOf(const AttentionShape& s, DType dtype, std::span<const float> qkv,
-                           std::span<const float> dout) {
-  static std::map<std::tuple<int64_t, int64_t, DType>, Expected> known;
-  const auto key = std::tuple{s.sequence, s.heads, dtype};
+const Expected& ExpectedOf(const AttentionShape& s, bool packed, DType dtype,
+                           std::span<const float> qkv, std::span<const float> dout) {
+  static std::map<std::tuple<int64_t, int64_t, bool, DType>, Expected> known;
+  const auto key = std::tuple{s.rows.sequence, s.heads, packed, dtype};
   if (const auto found = known.find(key); found != known.end()) return found->second;
   const auto dout64 = ToDouble(dout);
-  const auto loss = [&](std::span<const double> v) { return Dot(Reference(s, v).out, dout64); };
+  const auto loss = [&](std::span<const double> v) {
+    return Dot(Reference(s, packed, v).out, dout64);
+  };
   const auto qkv64 = ToDouble(qkv);
-  return known[key] = {Reference(s, qkv64), NumericGradient(qkv64, loss)};
+  return known[key] = {Reference(s, packed, qkv64), NumericGradient(qkv64, loss)};
 }
 
-using AttentionTest = OpTest;
-
-TEST_P(AttentionTest, MatchesItsFormulaAndDerivative) {
-  for (const AttentionShape& s : Cases()) {
-    SCOPED_TRACE(testing::Message()
-                 << "T " << s.sequence << " heads " << s.heads << "/" << s.kv_heads);
+class AttentionTest : public OpTest {
+ public:
+  void Check(AttentionShape s, bool packed) {
+    SCOPED_TRACE(testing::Message() << "T " << s.rows.sequence << " heads " << s.heads << "/"
+                                    << s.kv_heads << (packed ? " packed" : ""));
+    if (packed) {
+      std::vector<int32_t> positions;
+      for (int64_t row = 0; row < s.tokens(); ++row) {
+        positions.push_back(PackedPosition(row % s.rows.sequence, kBegins));
+      }
+      s.rows.positions = Ids(positions);
+    }
     const Shape qkv_shape = {s.tokens(), s.qkv_size()};
     const Shape out_shape = {s.tokens(), s.out_size()};
     const auto qkv = Values(qkv_shape.numel(), 1, 2.0f);
@@ -150,9 +150,9 @@ TEST_P(AttentionTest, MatchesItsFormulaAndDerivative) {
 
     const Tensor qkv_device = Input(qkv_shape, qkv);
     Tensor out = Output(out_shape);
-    Tensor log_sum_exp = Output({s.batch, s.heads, s.sequence}, DType::kF32);
+    Tensor log_sum_exp = Output({s.rows.batch, s.heads, s.rows.sequence}, DType::kF32);
     AttentionForward(s, qkv_device, out, log_sum_exp);
-    const auto& [expected, gradient] = ExpectedOf(s, dtype(), qkv, dout);
+    const auto& [expected, gradient] = ExpectedOf(s, packed, dtype(), qkv, dout);
     ExpectClose(Read(out), expected.out, tolerance().product, "out");
     ExpectClose(Read(log_sum_exp), expected.log_sum_exp, tolerance(DType::kF32).product,
                 "log_sum_exp");
@@ -161,6 +161,48 @@ TEST_P(AttentionTest, MatchesItsFormulaAndDerivative) {
     AttentionBackward(s, qkv_device, out, log_sum_exp, Input(out_shape, dout), dqkv);
     ExpectClose(Read(dqkv), gradient, tolerance().chained, "dqkv");
   }
+};
+
+TEST_P(AttentionTest, MatchesItsFormulaAndDerivative) {
+  for (const AttentionShape& s : Cases()) Check(s, /*packed=*/false);
+}
+
+// A query sees the keys of its own document alone.
+TEST_P(AttentionTest, OfPackedDocumentsIsThatOfEach) {
+  for (const AttentionShape& s : Cases()) Check(s, /*packed=*/true);
+}
+
+// Positions that begin once give the bits that no positions give.
+TEST(PackedAttention, OfOneDocumentHasTheBitsOfAWholeSequence) {
+  const auto device = MakeCpuDevice(2);
+  AttentionShape s = {.rows = {2, 131}, .heads = 4, .kv_heads = 2, .head_size = 6};
+  const auto values = [&](const Shape& shape, uint32_t seed) {
+    Tensor tensor = Tensor::Empty(*device, shape, DType::kF32, MemoryTag::kActivations);
+    CopyFromHost(tensor, RandomValues(shape.numel(), seed, 2.0f));
+    return tensor;
+  };
+  const Tensor qkv = values({s.tokens(), s.qkv_size()}, 1);
+  const Tensor dout = values({s.tokens(), s.out_size()}, 2);
+  std::vector<int32_t> list;
+  for (int64_t row = 0; row < s.tokens(); ++row) {
+    list.push_back(static_cast<int32_t>(row % s.rows.sequence));
+  }
+  Tensor positions = Tensor::Empty(*device, {s.tokens()}, DType::kI32, MemoryTag::kActivations);
+  CopyFromHost(positions, list);
+  std::vector<std::vector<float>> results[2];
+  for (const bool packed : {false, true}) {
+    if (packed) s.rows.positions = positions;
+    Tensor out = values(dout.shape(), 3);
+    Tensor log_sum_exp = values({s.rows.batch, s.heads, s.rows.sequence}, 4);
+    Tensor dqkv = values(qkv.shape(), 5);
+    AttentionForward(s, qkv, out, log_sum_exp);
+    AttentionBackward(s, qkv, out, log_sum_exp, dout, dqkv);
+    for (const Tensor& each : {out, log_sum_exp, dqkv}) {
+      auto& copy = results[packed ? 1 : 0].emplace_back(static_cast<size_t>(each.numel()));
+      CopyToHost(each, copy);
+    }
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 TEST(AlibiSlope, IsThePublishedOne) {
@@ -175,7 +217,7 @@ TEST(AlibiSlope, IsThePublishedOne) {
 }
 
 TEST(AttentionRecord, CountsTheScoresThatAWindowLeaves) {
-  AttentionShape s = {.batch = 2, .sequence = 6, .heads = 3, .kv_heads = 3, .head_size = 4};
+  AttentionShape s = {.rows = {2, 6}, .heads = 3, .kv_heads = 3, .head_size = 4};
   EXPECT_EQ(AttentionForwardRecord(s).flops, 2 * 2 * 3 * 4 * 2 * (1 + 2 + 3 + 4 + 5 + 6));
   s.scores.window = 2;
   EXPECT_EQ(AttentionForwardRecord(s).flops, 2 * 2 * 3 * 4 * 2 * (1 + 2 + 2 + 2 + 2 + 2));
@@ -188,11 +230,11 @@ TEST(AttentionRecord, CountsTheScoresThatAWindowLeaves) {
 }
 
 TEST_P(AttentionTest, SurvivesScoresOfAnySize) {
-  const AttentionShape s = {.batch = 1, .sequence = 70, .heads = 1, .kv_heads = 1, .head_size = 4};
+  const AttentionShape s = {.rows = {1, 70}, .heads = 1, .kv_heads = 1, .head_size = 4};
   const Shape qkv_shape = {s.tokens(), s.qkv_size()};
   const auto qkv = Values(qkv_shape.numel(), 3, 40.0f);  // scores up to +-3200
   Tensor out = Output({s.tokens(), s.head_size});
-  Tensor log_sum_exp = Output({1, 1, s.sequence}, DType::kF32);
+  Tensor log_sum_exp = Output({1, 1, s.rows.sequence}, DType::kF32);
   AttentionForward(s, Input(qkv_shape, qkv), out, log_sum_exp);
   for (const float value : Read(out)) ASSERT_LE(std::abs(value), 40.0f);
   for (const float value : Read(log_sum_exp)) ASSERT_TRUE(std::isfinite(value));

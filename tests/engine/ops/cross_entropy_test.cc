@@ -135,6 +135,33 @@ TEST_P(CrossEntropyTest, ALogitThatOverflowedMakesTheLossNaN) {
   EXPECT_TRUE(std::isnan(Read(losses)[0]));
 }
 
+TEST_P(CrossEntropyTest, ATargetBelowZeroIsNone) {
+  const auto logits = Values(3 * 17, 3, 5.0f);
+  const auto run = [&](std::span<const int32_t> targets, bool whole, Tensor& losses) {
+    Tensor x = Input({3, 17}, logits);
+    const Tensor ids = Ids(targets);
+    losses = Output({3}, DType::kF32);
+    if (whole) {
+      CrossEntropy(ids, 15, Scalar(2), x, losses);
+      return Read(x);
+    }
+    Tensor parts = Output({3, 3}, DType::kF32);
+    CrossEntropyParts(x, ids, {.start = 0, .valid = 15}, parts);
+    const Tensor all = Input({1, 3, 3}, Read(parts), DType::kF32);
+    CrossEntropyGrad(ids, {.start = 0, .valid = 15}, all, Scalar(2), x, losses);
+    return Read(x);
+  };
+  for (const bool whole : {true, false}) {
+    Tensor losses;
+    Tensor all_losses;
+    const auto gradient = run(std::vector<int32_t>{4, -1, 9}, whole, losses);
+    const auto all = run(std::vector<int32_t>{4, 7, 9}, whole, all_losses);
+    EXPECT_EQ(Read(losses)[1], 0.0f);
+    for (const size_t row : {0u, 2u}) EXPECT_EQ(Read(losses)[row], Read(all_losses)[row]);
+    for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(gradient[i], i / 17 == 1 ? 0.0f : all[i]);
+  }
+}
+
 TEST_P(CrossEntropyTest, GradientIsTheDerivativeOfTheLoss) {
   const auto logits = Values(17, 9, 3.0f);
   Tensor x = Input({1, 17}, logits);

@@ -84,8 +84,8 @@ TEST_P(EmbeddingTest, PositionsFollowTheFlattenedRows) {
         Tensor table_device = Input({kPositions, columns}, table);
         Tensor x_device = Input({rows, columns}, x);
         Tensor dtable = Input({kPositions, columns}, before, gradient_dtype());
-        PositionBackward(x_device, start, kSequence, dtable);
-        PositionForward(table_device, start, kSequence, x_device);
+        PositionBackward(x_device, start, RowLayout(8, kSequence), dtable);
+        PositionForward(table_device, start, RowLayout(8, kSequence), x_device);
         ExpectClose(Read(x_device), expected_x, tolerance().elementwise, "x");
         ExpectClose(Read(dtable), expected_table, tolerance(gradient_dtype()).reduction, "dtable");
       }
@@ -93,11 +93,39 @@ TEST_P(EmbeddingTest, PositionsFollowTheFlattenedRows) {
   }
 }
 
+// Several rows of a sequence may be at one position: the table's gradient adds them up.
+TEST_P(EmbeddingTest, PositionsOfPackedDocumentsBeginAnew) {
+  constexpr int64_t kColumns = 17;
+  constexpr int64_t kRows = 9;
+  constexpr int64_t kStart = 3;
+  const std::vector<int32_t> positions = {0, 1, 0, 1, 2, 0, 0, 0, 1, 2, 3, 4, 5, 6};
+  RowLayout layout(2, 7);
+  layout.positions = Ids(positions);
+  const auto table = Values(7 * kColumns, 4);
+  const auto x = Values(kRows * kColumns, 5);
+  auto expected_x = ToDouble(x);
+  const auto before = GradientValues(7 * kColumns, 6);
+  auto expected_table = ToDouble(before);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / kColumns;
+    const auto at = static_cast<size_t>(positions[static_cast<size_t>(kStart + row)] * kColumns +
+                                        static_cast<int64_t>(i) % kColumns);
+    expected_x[i] += table[at];
+    expected_table[at] += x[i];
+  }
+  Tensor x_device = Input({kRows, kColumns}, x);
+  Tensor dtable = Input({7, kColumns}, before, gradient_dtype());
+  PositionBackward(x_device, kStart, layout, dtable);
+  PositionForward(Input({7, kColumns}, table), kStart, layout, x_device);
+  ExpectClose(Read(x_device), expected_x, tolerance().elementwise, "x");
+  ExpectClose(Read(dtable), expected_table, tolerance(gradient_dtype()).reduction, "dtable");
+}
+
 TEST_P(EmbeddingTest, PositionsOfASharedSequenceAreThoseOfTheRank) {
   constexpr int64_t kLength = 12;  // over two ranks: runs of three
   constexpr int64_t kColumns = 17;
   for (const int64_t rank : {0, 1}) {
-    const Positions positions = Positions::ZigZag(kLength, 2, rank);
+    const RowLayout layout = RowLayout::ZigZag(4, kLength, 2, rank);
     for (const int64_t start : {0, 4}) {
       constexpr int64_t kRows = 15;
       const auto table = Values(kLength * kColumns, 4);
@@ -116,8 +144,8 @@ TEST_P(EmbeddingTest, PositionsOfASharedSequenceAreThoseOfTheRank) {
       }
       Tensor x_device = Input({kRows, kColumns}, x);
       Tensor dtable = Input({kLength, kColumns}, before, gradient_dtype());
-      PositionBackward(x_device, start, positions, dtable);
-      PositionForward(Input({kLength, kColumns}, table), start, positions, x_device);
+      PositionBackward(x_device, start, layout, dtable);
+      PositionForward(Input({kLength, kColumns}, table), start, layout, x_device);
       ExpectClose(Read(x_device), expected_x, tolerance().elementwise, "x");
       ExpectClose(Read(dtable), expected_table, tolerance(gradient_dtype()).reduction, "dtable");
     }

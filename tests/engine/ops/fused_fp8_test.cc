@@ -253,25 +253,25 @@ TEST_P(FusedFp8Test, RopeBackward) {
   // Packs may be used on the rows of the third to the sixth. The last two turn parts of a sequence
   // and as many dims as there may be.
   for (const Turn& c :
-       {Turn{{1, 1, 1, 1, 2}}, Turn{{3, 17, 4, 2, 6}}, Turn{{2, 65, 2, 1, 64}},
-        Turn{{1, 70, 3, 1, 96}}, Turn{{1, 16, 2, 2, 128}}, Turn{{2, 17, 2, 1, 80}, 32},
-        Turn{{2, 17, 2, 1, 80}, 20}, Turn{{2, 17, 2, 2, 64}, 16, true},
-        Turn{{2, 34, 2, 1, 16}, 0, false, 3}, Turn{{1, 9, 1, 1, 256}}}) {
-    const AttentionShape& s = c.shape;
+       {Turn{{{1, 1}, 1, 1, 2}}, Turn{{{3, 17}, 4, 2, 6}}, Turn{{{2, 65}, 2, 1, 64}},
+        Turn{{{1, 70}, 3, 1, 96}}, Turn{{{1, 16}, 2, 2, 128}}, Turn{{{2, 17}, 2, 1, 80}, 32},
+        Turn{{{2, 17}, 2, 1, 80}, 20}, Turn{{{2, 17}, 2, 2, 64}, 16, true},
+        Turn{{{2, 34}, 2, 1, 16}, 0, false, 3}, Turn{{{1, 9}, 1, 1, 256}}}) {
+    AttentionShape s = c.shape;
     const Case matrix = {s.tokens(), s.qkv_size()};
     const Shape shape = {matrix.rows, matrix.columns};
     if (Skips(shape.numel())) continue;
     Rotary rotary(10000.0);
     rotary.dims = c.dims;
     rotary.interleaved = c.interleaved;
-    const Positions positions = Positions::ZigZag(c.ranks * s.sequence, c.ranks, c.ranks - 1);
+    s.rows = RowLayout::ZigZag(s.rows.batch, c.ranks * s.rows.sequence, c.ranks, c.ranks - 1);
     const auto values = Values(shape.numel(), 1);
     const float scale = ScaleFor(DType::kF8E5M2, 1.3f);
     Fp8Output out = NewOutput(matrix, DType::kF8E5M2);
     const Tensor dqkv = Input(shape, values);
-    RopeBackwardFp8(s, positions, rotary, dqkv, Scalar(scale), out);
+    RopeBackwardFp8(s, rotary, dqkv, Scalar(scale), out);
     Tensor turned = Input(shape, values);
-    Rope(s, positions, rotary, /*inverse=*/true, turned);
+    Rope(s, rotary, /*inverse=*/true, turned);
     ExpectQuantised(out, turned, scale);
     Fp8Output apart = NewOutput(matrix, DType::kF8E5M2);
     Quantize(turned, Scalar(scale), apart);
@@ -282,7 +282,7 @@ TEST_P(FusedFp8Test, RopeBackward) {
     }
     EXPECT_EQ(Read(dqkv), Read(Input(shape, values))) << "stays as it is";
     Fp8Output only_rows = {.rows = Output(shape, DType::kF8E5M2)};
-    RopeBackwardFp8(s, positions, rotary, dqkv, Scalar(scale), only_rows);
+    RopeBackwardFp8(s, rotary, dqkv, Scalar(scale), only_rows);
     EXPECT_EQ(ReadBytes(only_rows.rows), ReadBytes(out.rows));
   }
 }

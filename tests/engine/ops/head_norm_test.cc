@@ -29,9 +29,9 @@ using HeadNormTest = OpTest;
 
 TEST_P(HeadNormTest, MatchesItsFormulaAndDerivative) {
   const std::vector<AttentionShape> cases = {
-      {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 2},
-      {.batch = 2, .sequence = 5, .heads = 4, .kv_heads = 2, .head_size = 3},
-      {.batch = 1, .sequence = 3, .heads = 3, .kv_heads = 1, .head_size = 70}};
+      {.rows = {1, 1}, .heads = 1, .kv_heads = 1, .head_size = 2},
+      {.rows = {2, 5}, .heads = 4, .kv_heads = 2, .head_size = 3},
+      {.rows = {1, 3}, .heads = 3, .kv_heads = 1, .head_size = 70}};
   for (const bool plus_one : {false, true}) {
     for (const AttentionShape& s : cases) {
       const Shape matrix = {s.tokens(), s.qkv_size()};

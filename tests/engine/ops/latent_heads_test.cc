@@ -23,8 +23,8 @@ void Turn(const Rotary& rotary, int64_t position, double* x) {
 }
 
 // qkv of `values`: queries, then what keys and values share, then what turns of the keys.
-std::vector<double> Reference(const AttentionShape& s, const Positions& positions,
-                              const Rotary& rotary, std::span<const double> values) {
+std::vector<double> Reference(const AttentionShape& s, const Rotary& rotary,
+                              std::span<const double> values) {
   const int64_t fixed = s.head_size - rotary.dims;
   const int64_t joined = fixed + s.value_size();
   const double* query = values.data();
@@ -32,7 +32,7 @@ std::vector<double> Reference(const AttentionShape& s, const Positions& position
   const double* turning = key_value + s.tokens() * s.heads * joined;
   std::vector<double> qkv;
   for (int64_t token = 0; token < s.tokens(); ++token) {
-    const int64_t position = positions.of(token % s.sequence);
+    const int64_t position = s.rows.view().of(token);
     const auto add_head = [&](const double* head_fixed, const double* head_turning) {
       qkv.insert(qkv.end(), head_fixed, head_fixed + fixed);
       qkv.insert(qkv.end(), head_turning, head_turning + rotary.dims);
@@ -58,23 +58,18 @@ using LatentHeadsTest = OpTest;
 
 TEST_P(LatentHeadsTest, MatchesItsFormulaAndDerivative) {
   const std::vector<AttentionShape> cases = {
-      {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 3, .value_head_size = 1},
-      {.batch = 2, .sequence = 5, .heads = 3, .kv_heads = 3, .head_size = 7, .value_head_size = 5},
-      {.batch = 1, .sequence = 6, .heads = 2, .kv_heads = 2, .head_size = 5, .value_head_size = 8},
+      {.rows = {1, 1}, .heads = 1, .kv_heads = 1, .head_size = 3, .value_head_size = 1},
+      {.rows = {2, 5}, .heads = 3, .kv_heads = 3, .head_size = 7, .value_head_size = 5},
+      {.rows = {1, 6}, .heads = 2, .kv_heads = 2, .head_size = 5, .value_head_size = 8},
       // What does not turn are whole packs.
-      {.batch = 1,
-       .sequence = 2,
-       .heads = 2,
-       .kv_heads = 2,
-       .head_size = 24,
-       .value_head_size = 8}};
+      {.rows = {1, 2}, .heads = 2, .kv_heads = 2, .head_size = 24, .value_head_size = 8}};
   for (const bool interleaved : {false, true}) {
-    for (const AttentionShape& s : cases) {
+    for (AttentionShape s : cases) {
       Rotary rotary(10000.0);
       rotary.dims = s.head_size == 7 ? 4 : s.head_size == 24 ? 8 : 2;
       rotary.interleaved = interleaved;
       // The second of two context-parallel ranks has the middle of longer sequences.
-      const Positions positions = s.sequence == 6 ? Positions::ZigZag(12, 2, 1) : s.sequence;
+      if (s.rows.sequence == 6) s.rows = RowLayout::ZigZag(1, 12, 2, 1);
       const Shape query_shape = {s.tokens(), s.query_size()};
       const Shape key_value_shape = JoinedKeyValueShape(s, rotary.dims);
       const Shape turning_shape = {s.tokens(), rotary.dims};
@@ -85,21 +80,20 @@ TEST_P(LatentHeadsTest, MatchesItsFormulaAndDerivative) {
       const auto first = static_cast<size_t>(query_shape.numel());
       const auto second = static_cast<size_t>(key_value_shape.numel());
       Tensor qkv = Output(qkv_shape);
-      JoinHeads(s, positions, rotary, Input(query_shape, all.first(first)),
+      JoinHeads(s, rotary, Input(query_shape, all.first(first)),
                 Input(key_value_shape, all.subspan(first, second)),
                 Input(turning_shape, all.subspan(first + second)), qkv);
       const auto values64 = ToDouble(values);
-      ExpectClose(Read(qkv), Reference(s, positions, rotary, values64), tolerance().elementwise,
-                  "qkv");
+      ExpectClose(Read(qkv), Reference(s, rotary, values64), tolerance().elementwise, "qkv");
 
       const auto dqkv = Values(qkv_shape.numel(), 2);
       const auto dqkv64 = ToDouble(dqkv);
       Tensor dquery = Output(query_shape);
       Tensor dkey_value = Output(key_value_shape);
       Tensor dturning = Output(turning_shape);
-      JoinHeadsBackward(s, positions, rotary, Input(qkv_shape, dqkv), dquery, dkey_value, dturning);
+      JoinHeadsBackward(s, rotary, Input(qkv_shape, dqkv), dquery, dkey_value, dturning);
       const auto expected = NumericGradient(values64, [&](std::span<const double> v) {
-        return Dot(Reference(s, positions, rotary, v), dqkv64);
+        return Dot(Reference(s, rotary, v), dqkv64);
       });
       std::vector<float> gradient = Read(dquery);
       for (const Tensor& more : {dkey_value, dturning}) {

@@ -37,4 +37,16 @@ OpCase ListCase(const OpRecord& record, std::function<std::vector<Tensor>(Device
           std::move(run)};
 }
 
+int32_t PackedPosition(int64_t offset, std::initializer_list<int64_t> begins) {
+  int64_t begin = *begins.begin();
+  for (const int64_t each : begins) begin = each <= offset ? each : begin;
+  return static_cast<int32_t>(offset - begin);
+}
+
+RowLayout KeysAhead(const RowLayout& queries, const AttentionBlock& block, int64_t ahead) {
+  RowLayout keys(queries.batch, queries.sequence);
+  keys.first = queries.offset(block.query) - block.key - ahead;
+  return keys;
+}
+
 }  // namespace trimtab

@@ -7,6 +7,8 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/momentum.h"
+#include "engine/ops/newton_schulz.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
 #include "tests/engine/ops/op_inputs.h"
@@ -168,13 +170,13 @@ void AddEmbeddings(std::vector<OpCase>& ops, const Types& t) {
       }));
   ops.push_back(ListCase(PositionForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor x = ListValues(d, kMatrix, 1, t.data);
-    PositionForward(ListValues(d, {kVocab, kColumns}, 2, t.data), 3, kVocab, x);
+    PositionForward(ListValues(d, {kVocab, kColumns}, 2, t.data), 3, {1, kVocab}, x);
     return std::vector<Tensor>{x};
   }));
   ops.push_back(
       ListCase(PositionBackwardRecord(kRows, kColumns, t.data, t.gradient), [t](Device& d) {
         Tensor dtable = ListValues(d, {kVocab, kColumns}, 1, t.gradient);
-        PositionBackward(ListValues(d, kMatrix, 2, t.data), 3, kVocab, dtable);
+        PositionBackward(ListValues(d, kMatrix, 2, t.data), 3, {1, kVocab}, dtable);
         return std::vector<Tensor>{dtable};
       }));
 }
@@ -310,6 +312,39 @@ void AddUpdate(std::vector<OpCase>& ops, const AdamWTypes& types) {
   ops.back().name += fmt::format("_{}_{}", Name(types.weight), Name(types.moments));
 }
 
+void AddMomentum(std::vector<OpCase>& ops, const MomentumTypes& types) {
+  ops.push_back(ListCase(MomentumRecord(kNumel, types), [types](Device& d) {
+    MomentumState state = {
+        .weight = {ListValues(d, {kNumel}, 1, types.weight), {}},
+        .momentum = {ListValues(d, {kNumel}, 2, types.momentum), {}},
+        .update = ListValues(d, {kNumel}, 3, types.update),
+    };
+    std::vector<Tensor> results = {state.weight.weight, state.momentum.values, state.update};
+    if (types.weight != DType::kF32) {
+      state.weight.master = ListValues(d, {kNumel}, 1);
+      results.push_back(state.weight.master);
+    }
+    MomentumUpdate({.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f},
+                   ListConstant(d, {kUpdateScalarCount}, 0.5f),
+                   ListValues(d, {kNumel}, 4, types.gradient), state);
+    return results;
+  }));
+  ops.back().name += fmt::format("_{}_{}", Name(types.weight), Name(types.momentum));
+}
+
+void AddNewtonSchulz(std::vector<OpCase>& ops) {
+  ops.push_back(ListCase(NormalizeRecord(kNumel), [](Device& d) {
+    Tensor x = ListValues(d, {kNumel}, 1);
+    Normalize(ListConstant(d, {1}, 4.0f), 0.5f, x);
+    return std::vector<Tensor>{x};
+  }));
+  ops.push_back(ListCase(QuinticRecord(37), [](Device& d) {
+    Tensor squared = ListValues(d, {37, 37}, 1);
+    Quintic({.a = 3.5f, .b = -4.75f, .c = 2.0f}, ListValues(d, {37, 37}, 2), squared);
+    return std::vector<Tensor>{squared};
+  }));
+}
+
 void AddScalars(std::vector<OpCase>& ops) {
   ops.push_back(ListCase(SumRecord(kNumel), [](Device& d) {
     Tensor sum = ListValues(d, {1}, 1);
@@ -361,6 +396,13 @@ std::vector<OpCase> EveryOp() {
   AddUpdate(ops, {});
   AddUpdate(ops, {.weight = DType::kBf16, .moments = DType::kBf16, .gradient = DType::kBf16});
   AddUpdate(ops, {.weight = DType::kBf16, .master = DType::kU16, .moments = DType::kF16});
+  AddMomentum(ops, {.has_update = true});
+  AddMomentum(ops, {.weight = DType::kBf16,
+                    .momentum = DType::kBf16,
+                    .gradient = DType::kBf16,
+                    .has_update = true,
+                    .update = DType::kBf16});
+  AddNewtonSchulz(ops);
   for (const auto& [dtype, gradient] : {Types{DType::kF32, DType::kF32},
                                         {DType::kBf16, DType::kBf16},
                                         {DType::kF16, DType::kF32}}) {

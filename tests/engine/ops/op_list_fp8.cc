@@ -68,10 +68,10 @@ void AddFusedFp8(std::vector<OpCase>& ops, const Types& t) {
                       ListValues(d, kMatrix, 3, t.data), ListConstant(d, {1}, 3.0f), out);
     return std::vector<Tensor>{out.rows, out.transposed, out.amax};
   }));
-  static constexpr AttentionShape kTurned = {2, 65, 4, 2, 32};
+  static const AttentionShape kTurned = {{2, 65}, 4, 2, 32};
   ops.push_back(ListCase(RopeBackwardFp8Record(kTurned, t.data, {}), [t](Device& d) {
     Fp8Output out = Fp8Copy(d, {kTurned.tokens(), kTurned.qkv_size()}, kBackward);
-    RopeBackwardFp8(kTurned, kTurned.sequence, 10000.0,
+    RopeBackwardFp8(kTurned, 10000.0,
                     ListValues(d, {kTurned.tokens(), kTurned.qkv_size()}, 2, t.data),
                     ListConstant(d, {1}, 3.0f), out);
     return std::vector<Tensor>{out.rows, out.transposed, out.amax};

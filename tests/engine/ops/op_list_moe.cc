@@ -56,7 +56,7 @@ std::vector<OpCase> RouterOps() {
   }));
   ops.push_back(ListCase(RouterChooseRecord(kTokens, kExperts, kTopk, false), [](Device& d) {
     Tensor choice = Choice(d);
-    RouterChooseInTurn(306, kExperts, choice);
+    RouterChooseInTurn({1, 306}, kExperts, choice);
     return std::vector<Tensor>{choice};
   }));
   ops.back().name += "_in_turn";

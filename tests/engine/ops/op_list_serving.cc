@@ -10,20 +10,21 @@ namespace trimtab {
 namespace {
 
 // Of a prompt in one piece, of one token, of a chunk.
-const std::vector<PagedSequence> kSequences = {{0, 300, 0}, {300, 1, 170}, {301, 90, 64}};
-constexpr AttentionShape kShape = {
-    .batch = 1, .sequence = 391, .heads = 6, .kv_heads = 3, .head_size = 20};
+const std::vector<PagedSegment> kSequences = {{0, 300, 0}, {300, 1, 170}, {301, 90, 64}};
+const AttentionShape kShape = {.rows = {1, 391}, .heads = 6, .kv_heads = 3, .head_size = 20};
 constexpr int64_t kBlockSize = 16;
 constexpr int64_t kBlocks = 41;
 
-PagedRows Rows(Device& device) {
+AttentionShape ShapeOn(Device& device) {
   std::vector<std::vector<int32_t>> blocks;
   int32_t next = 0;
-  for (const PagedSequence& each : kSequences) {
+  for (const PagedSegment& each : kSequences) {
     auto& own = blocks.emplace_back();
     for (int64_t i = 0; i < each.end_position(); i += kBlockSize) own.push_back(next++);
   }
-  return MakePagedRows(device, kSequences, blocks, MemoryTag::kActivations);
+  AttentionShape shape = kShape;
+  shape.rows = RowLayout::Paged(device, kSequences, blocks, MemoryTag::kActivations);
+  return shape;
 }
 
 PagedCache Cache(Device& device, DType entries) {
@@ -52,19 +53,19 @@ std::vector<OpCase> ServingOpsIn(DType dtype) {
   };
   ops.push_back(ListCase(StoreKvRecord(kShape, dtype, dtype), [dtype, qkv](Device& d) {
     const PagedCache cache = Cache(d, dtype);
-    StoreKv(kShape, Rows(d), qkv(d), cache);
+    StoreKv(ShapeOn(d), qkv(d), cache);
     return std::vector<Tensor>{cache.keys, cache.values};
   }));
   ops.push_back(
-      ListCase(PagedAttentionRecord(kShape, Rows(*meta), dtype, dtype), [dtype, qkv](Device& d) {
+      ListCase(PagedAttentionRecord(ShapeOn(*meta), dtype, dtype), [dtype, qkv](Device& d) {
         Tensor out = ListValues(d, {kShape.tokens(), kShape.heads * kShape.head_size}, 5, dtype);
-        PagedAttention(kShape, Rows(d), qkv(d), Cache(d, dtype),
-                       ListValues(d, {kShape.heads}, 9, dtype), out);
+        PagedAttention(ShapeOn(d), qkv(d), Cache(d, dtype), ListValues(d, {kShape.heads}, 9, dtype),
+                       out);
         return std::vector<Tensor>{out};
       }));
   ops.back().workspace_bytes = [dtype](const Executor& executor) {
     const std::unique_ptr<Device> device = MakeMetaDevice(1);
-    return PagedAttentionWorkspaceBytes(kShape, Rows(*device), Cache(*device, dtype), executor);
+    return PagedAttentionWorkspaceBytes(ShapeOn(*device), Cache(*device, dtype), executor);
   };
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt4}) {
     ops.push_back(ListCase(PackedGemmRecord(140, Weights(*meta, format, 1), dtype),

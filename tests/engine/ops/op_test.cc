@@ -304,6 +304,12 @@ Tensor OpTest::RawBits(std::span<const uint16_t> values) {
   return tensor;
 }
 
+Tensor OpTest::RawBytes(std::span<const uint8_t> values) {
+  const Tensor tensor = Guarded({static_cast<int64_t>(values.size())}, DType::kI8);
+  device_->CopyFromHost(tensor.raw(), values.data(), tensor.bytes());
+  return tensor;
+}
+
 Tensor OpTest::Output(const Shape& shape, DType stored) {
   const std::vector<float> unwritten(static_cast<size_t>(shape.numel()),
                                      std::numeric_limits<float>::quiet_NaN());

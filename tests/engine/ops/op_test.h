@@ -121,6 +121,8 @@ class OpTest : public testing::TestWithParam<OpTarget> {
   }
   Tensor Ids(std::span<const int32_t> values);
   Tensor RawBits(std::span<const uint16_t> values);
+  /// int8.
+  Tensor RawBytes(std::span<const uint8_t> values);
   /// Filled with NaN: an op that leaves an element unwritten, or reads one, shows.
   Tensor Output(const Shape& shape, DType stored);
   Tensor Output(const Shape& shape) { return Output(shape, dtype()); }

@@ -143,8 +143,7 @@ void Norms(Bench& bench, int64_t rows) {
 }
 
 void Attention(Bench& bench, int64_t batch, int64_t sequence) {
-  const AttentionShape s = {.batch = batch,
-                            .sequence = sequence,
+  const AttentionShape s = {.rows = {batch, sequence},
                             .heads = kHeads,
                             .kv_heads = kHeads,
                             .head_size = kHidden / kHeads};
@@ -156,7 +155,7 @@ void Attention(Bench& bench, int64_t batch, int64_t sequence) {
                [&] { AttentionForward(s, qkv, out, log_sum_exp); });
   bench.Report("attention backward", AttentionBackwardRecord(s), kLayers,
                [&] { AttentionBackward(s, qkv, out, log_sum_exp, out, dqkv); });
-  bench.Report("rope", RopeRecord(s), 0, [&] { Rope(s, s.sequence, 10000.0, false, qkv); });
+  bench.Report("rope", RopeRecord(s), 0, [&] { Rope(s, 10000.0, false, qkv); });
 }
 
 void Activations(Bench& bench, int64_t rows) {

@@ -11,7 +11,7 @@ namespace {
 
 struct Case {
   AttentionShape shape;  // of one token
-  std::vector<PagedSequence> sequences;
+  std::vector<PagedSegment> sequences;
   int64_t block_size;
   bool sinks = false;
 };
@@ -93,10 +93,10 @@ class PagedAttentionTest : public OpTest {
   /// Stores the history and then the step's rows into a cache of `entries`, attends, and compares
   /// with the formula over the values as they were given.
   void Check(const Case& c, DType entries, double tolerance_of_result) {
-    const AttentionShape shape = Of(c, RowsOf(c));
+    AttentionShape shape = Of(c, RowsOf(c));
     std::vector<std::vector<int32_t>> blocks;
     int32_t next = 0;
-    for (const PagedSequence& each : c.sequences) {
+    for (const PagedSegment& each : c.sequences) {
       auto& own = blocks.emplace_back();
       const int64_t count = CeilDiv(each.end_position(), c.block_size);
       for (int64_t i = 0; i < count; ++i) own.insert(own.begin(), next++);  // backwards
@@ -109,8 +109,8 @@ class PagedAttentionTest : public OpTest {
 
     const auto values = Values(shape.tokens() * shape.qkv_size(), 99);
     const Tensor qkv = Input({shape.tokens(), shape.qkv_size()}, values);
-    const PagedRows rows = MakePagedRows(device(), c.sequences, blocks, MemoryTag::kActivations);
-    StoreKv(shape, rows, qkv, cache);
+    shape.rows = RowLayout::Paged(device(), c.sequences, blocks, MemoryTag::kActivations);
+    StoreKv(shape, qkv, cache);
     Tensor sinks;
     if (c.sinks) {
       std::vector<float> logits;
@@ -118,12 +118,12 @@ class PagedAttentionTest : public OpTest {
       sinks = Input({shape.heads}, logits);
     }
     Tensor out = Output({shape.tokens(), shape.out_size()});
-    PagedAttention(shape, rows, qkv, cache, sinks, out);
+    PagedAttention(shape, qkv, cache, sinks, out);
 
     std::vector<double> expected;
     const std::vector<double> given = ToDouble(values);
     for (size_t i = 0; i < c.sequences.size(); ++i) {
-      const PagedSequence& each = c.sequences[i];
+      const PagedSegment& each = c.sequences[i];
       Append(shape, given, each.first_row, each.rows, histories[i]);
       for (int64_t row = 0; row < each.rows; ++row) {
         for (int64_t head = 0; head < shape.heads; ++head) {
@@ -142,8 +142,7 @@ class PagedAttentionTest : public OpTest {
  private:
   static AttentionShape Of(const Case& c, int64_t rows) {
     AttentionShape shape = c.shape;
-    shape.batch = 1;
-    shape.sequence = rows;
+    shape.rows = {1, rows};
     return shape;
   }
 
@@ -169,13 +168,12 @@ class PagedAttentionTest : public OpTest {
     for (size_t i = 0; i < c.sequences.size(); ++i) {
       const int64_t before = c.sequences[i].first_position;
       if (before == 0) continue;
-      const AttentionShape shape = Of(c, before);
+      AttentionShape shape = Of(c, before);
       const auto values = Values(shape.tokens() * shape.qkv_size(), static_cast<uint32_t>(i + 1));
       const Tensor qkv = Input({shape.tokens(), shape.qkv_size()}, values);
-      StoreKv(shape,
-              MakePagedRows(device(), {{0, before, 0}}, std::span(&blocks[i], 1),
-                            MemoryTag::kActivations),
-              qkv, cache);
+      shape.rows = RowLayout::Paged(device(), {{0, before, 0}}, std::span(&blocks[i], 1),
+                                    MemoryTag::kActivations);
+      StoreKv(shape, qkv, cache);
       Append(shape, ToDouble(values), 0, before, histories[i]);
     }
   }
@@ -206,24 +204,22 @@ INSTANTIATE_TEST_SUITE_P(Devices, PagedAttentionTest, testing::ValuesIn(AllTarge
 TEST(PagedAttentionRowsTest, AreIndependentOnTheCpu) {
   const std::unique_ptr<Device> device = MakeCpuDevice(2);
   constexpr int64_t kLength = 150;
-  AttentionShape shape = {
-      .batch = 1, .sequence = kLength, .heads = 6, .kv_heads = 2, .head_size = 24};
+  AttentionShape shape = {.rows = {1, kLength}, .heads = 6, .kv_heads = 2, .head_size = 24};
   shape.scores.window = 77;
   const std::vector<float> values = RandomValues(kLength * shape.qkv_size(), 5);
   const PagedCache cache = NewPagedCache(*device, 10, 16, 2, 24, DType::kF32);
   const std::vector<std::vector<int32_t>> blocks = {{3, 1, 4, 0, 5, 9, 2, 6, 8, 7}};
   const auto run = [&](int64_t begin, int64_t end) {
-    shape.sequence = end - begin;
     const Tensor qkv = Tensor::Empty(*device, {end - begin, shape.qkv_size()}, DType::kF32,
                                      MemoryTag::kActivations);
     Upload(qkv, std::span(values).subspan(static_cast<size_t>(begin * shape.qkv_size()),
                                           static_cast<size_t>(qkv.numel())));
-    const PagedRows rows =
-        MakePagedRows(*device, {{0, end - begin, begin}}, blocks, MemoryTag::kActivations);
-    StoreKv(shape, rows, qkv, cache);
+    shape.rows =
+        RowLayout::Paged(*device, {{0, end - begin, begin}}, blocks, MemoryTag::kActivations);
+    StoreKv(shape, qkv, cache);
     Tensor out =
         Tensor::Empty(*device, {end - begin, 6 * 24}, DType::kF32, MemoryTag::kActivations);
-    PagedAttention(shape, rows, qkv, cache, /*sinks=*/{}, out);
+    PagedAttention(shape, qkv, cache, /*sinks=*/{}, out);
     return Download(out);
   };
   const std::vector<float> whole = run(0, kLength);

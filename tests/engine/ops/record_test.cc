@@ -114,7 +114,7 @@ TEST(RecordTest, CostsAreWhatTheirHeadersSay) {
   EXPECT_EQ(QuantizeRecord(3, 5, DType::kBf16, true, false).bytes, 15 * 3);
   EXPECT_EQ(QuantizeRecord(3, 5, DType::kF32, true, true).bytes, 15 * 6);
   EXPECT_EQ(CopyRecord(7, DType::kF32, DType::kBf16).bytes, 42);
-  const AttentionShape s = {.batch = 2, .sequence = 3, .heads = 4, .kv_heads = 2, .head_size = 5};
+  const AttentionShape s = {.rows = {2, 3}, .heads = 4, .kv_heads = 2, .head_size = 5};
   // 6 visible scores of 9 per head and sequence, 8 of those, 2 FLOPs times 5 per score and product.
   EXPECT_EQ(AttentionForwardRecord(s).flops, 2 * 8 * 6 * 10);
   EXPECT_EQ(AttentionBackwardRecord(s).flops, 5 * 8 * 6 * 10);
@@ -122,12 +122,11 @@ TEST(RecordTest, CostsAreWhatTheirHeadersSay) {
   EXPECT_EQ(AttentionForwardRecord(s, DType::kF16).bytes, 2 * (6 * 40 + 6 * 20) + 4 * 24);
   // Blocks of two tokens: 3 visible scores of 4, or all. 4 tokens, of each the values of 4 + 2 * 2
   // heads; sums of 20 values and a log-sum-exp for each of 4 heads, both ways.
-  EXPECT_EQ(AttentionBlockForwardRecord(s, {.size = 2}).flops, 2 * 8 * 3 * 10);
-  EXPECT_EQ(AttentionBlockBackwardRecord(s, {.query = 1, .size = 2, .ahead = 1}).flops,
-            5 * 8 * 4 * 10);
-  EXPECT_EQ(AttentionBlockForwardRecord(s, {.size = 2}, DType::kF16).bytes,
+  EXPECT_EQ(AttentionBlockForwardRecord(s, s.rows, {.size = 2}).flops, 2 * 8 * 3 * 10);
+  EXPECT_EQ(AttentionBlockBackwardRecord(s, s.rows, {.query = 1, .size = 2}).flops, 5 * 8 * 4 * 10);
+  EXPECT_EQ(AttentionBlockForwardRecord(s, s.rows, {.size = 2}, DType::kF16).bytes,
             4 * (2 * 40 + 4 * 2 * (20 + 4)));
-  EXPECT_EQ(AttentionBlockBackwardRecord(s, {.size = 2}, DType::kF16).bytes,
+  EXPECT_EQ(AttentionBlockBackwardRecord(s, s.rows, {.size = 2}, DType::kF16).bytes,
             4 * (2 * (40 + 2 * 20 + 2 * 20) + 4 * (2 * 20 + 4)));
   EXPECT_EQ(AttentionBlockBackwardWorkspaceBytes(s, {.size = 2}, {DeviceKind::kCuda, 1}), 4 * 24);
   EXPECT_EQ(AttentionForwardWorkspaceBytes(s, {DeviceKind::kCuda, 1}), 0);

@@ -6,8 +6,8 @@
 namespace trimtab {
 namespace {
 
-std::vector<double> Reference(const AttentionShape& s, const Positions& positions,
-                              const Rotary& rotary, std::vector<double> qkv) {
+std::vector<double> Reference(const AttentionShape& s, const Rotary& rotary,
+                              std::vector<double> qkv) {
   const int64_t half = (rotary.dims > 0 ? rotary.dims : s.head_size) / 2;
   const int64_t step = rotary.interleaved ? 2 : 1;
   const int64_t reach = rotary.interleaved ? 1 : half;
@@ -17,7 +17,7 @@ std::vector<double> Reference(const AttentionShape& s, const Positions& position
       for (int64_t i = 0; i < half; ++i) {
         const double frequency =
             std::pow(rotary.theta, -static_cast<double>(i) / static_cast<double>(half));
-        const double angle = static_cast<double>(positions.of(token % s.sequence)) * frequency;
+        const double angle = static_cast<double>(s.rows.view().of(token)) * frequency;
         const double low = x[step * i];
         const double high = x[step * i + reach];
         x[step * i] = low * std::cos(angle) - high * std::sin(angle);
@@ -32,20 +32,20 @@ using RopeTest = OpTest;
 
 TEST_P(RopeTest, RotatesQueriesAndKeysAndBack) {
   const std::vector<AttentionShape> cases = {
-      {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 2},
-      {.batch = 3, .sequence = 17, .heads = 4, .kv_heads = 2, .head_size = 6},
-      {.batch = 2, .sequence = 65, .heads = 2, .kv_heads = 1, .head_size = 64},
-      {.batch = 1, .sequence = 3000, .heads = 1, .kv_heads = 1, .head_size = 34}};
+      {.rows = {1, 1}, .heads = 1, .kv_heads = 1, .head_size = 2},
+      {.rows = {3, 17}, .heads = 4, .kv_heads = 2, .head_size = 6},
+      {.rows = {2, 65}, .heads = 2, .kv_heads = 1, .head_size = 64},
+      {.rows = {1, 3000}, .heads = 1, .kv_heads = 1, .head_size = 34}};
   for (const double theta : {10000.0, 500000.0}) {
     for (const AttentionShape& s : cases) {
       const Shape shape = {s.tokens(), s.qkv_size()};
       if (Skips(shape.numel())) continue;
       const auto values = Values(shape.numel(), 1);
       Tensor qkv = Input(shape, values);
-      Rope(s, s.sequence, theta, false, qkv);
-      ExpectClose(Read(qkv), Reference(s, s.sequence, theta, ToDouble(values)),
-                  tolerance().elementwise, "rotated");
-      Rope(s, s.sequence, theta, true, qkv);
+      Rope(s, theta, false, qkv);
+      ExpectClose(Read(qkv), Reference(s, theta, ToDouble(values)), tolerance().elementwise,
+                  "rotated");
+      Rope(s, theta, true, qkv);
       ExpectClose(Read(qkv), ToDouble(values), tolerance().chained, "rotated back");
     }
   }
@@ -59,25 +59,24 @@ TEST_P(RopeTest, TurnsPartOfAHeadInEitherOrder) {
   for (const auto& [head_size, dims, interleaved] :
        {Case{6, 2, false}, Case{64, 16, false}, Case{80, 32, false}, Case{6, 0, true},
         Case{10, 4, true}, Case{64, 64, true}}) {
-    const AttentionShape s = {
-        .batch = 2, .sequence = 17, .heads = 4, .kv_heads = 2, .head_size = head_size};
+    const AttentionShape s = {.rows = {2, 17}, .heads = 4, .kv_heads = 2, .head_size = head_size};
     Rotary rotary(10000.0);
     rotary.dims = dims;
     rotary.interleaved = interleaved;
     const Shape shape = {s.tokens(), s.qkv_size()};
     const auto values = Values(shape.numel(), 1);
     Tensor qkv = Input(shape, values);
-    Rope(s, s.sequence, rotary, false, qkv);
-    ExpectClose(Read(qkv), Reference(s, s.sequence, rotary, ToDouble(values)),
-                tolerance().elementwise, "rotated");
-    Rope(s, s.sequence, rotary, true, qkv);
+    Rope(s, rotary, false, qkv);
+    ExpectClose(Read(qkv), Reference(s, rotary, ToDouble(values)), tolerance().elementwise,
+                "rotated");
+    Rope(s, rotary, true, qkv);
     ExpectClose(Read(qkv), ToDouble(values), tolerance().chained, "rotated back");
   }
 }
 
 // With a factor on cos and sin, the backward pass is the transpose, not the inverse.
 TEST_P(RopeTest, BackwardOfAScaledTurnIsItsTranspose) {
-  const AttentionShape s = {.batch = 1, .sequence = 3, .heads = 1, .kv_heads = 1, .head_size = 4};
+  const AttentionShape s = {.rows = {1, 3}, .heads = 1, .kv_heads = 1, .head_size = 4};
   Rotary rotary(100.0);
   rotary.scaling = {
       .kind = RopeScalingKind::kYarn, .factor = 4, .original_length = 16, .attention_factor = 1.5};
@@ -85,23 +84,23 @@ TEST_P(RopeTest, BackwardOfAScaledTurnIsItsTranspose) {
   const auto x = Values(shape.numel(), 1);
   const auto dy = Values(shape.numel(), 2);
   Tensor y = Input(shape, x);
-  Rope(s, s.sequence, rotary, false, y);
+  Rope(s, rotary, false, y);
   Tensor dx = Input(shape, dy);
-  Rope(s, s.sequence, rotary, true, dx);
+  Rope(s, rotary, true, dx);
   const double forward = Dot(ToDouble(Read(y)), ToDouble(dy));
   EXPECT_NEAR(Dot(ToDouble(x), ToDouble(Read(dx))), forward, 20 * tolerance().chained);
 }
 
 TEST_P(RopeTest, TurnsSharesOfASequenceByTheirPositions) {
-  const AttentionShape s = {.batch = 2, .sequence = 34, .heads = 2, .kv_heads = 1, .head_size = 6};
+  AttentionShape s = {.rows = {2, 34}, .heads = 2, .kv_heads = 1, .head_size = 6};
   const Shape shape = {s.tokens(), s.qkv_size()};
   const auto values = Values(shape.numel(), 1);
   for (const int64_t rank : {0, 1, 2}) {
-    const Positions positions = Positions::ZigZag(3 * s.sequence, 3, rank);
+    s.rows = RowLayout::ZigZag(2, 3 * 34, 3, rank);
     Tensor qkv = Input(shape, values);
-    Rope(s, positions, 10000.0, false, qkv);
-    ExpectClose(Read(qkv), Reference(s, positions, 10000.0, ToDouble(values)),
-                tolerance().elementwise, "rotated");
+    Rope(s, 10000.0, false, qkv);
+    ExpectClose(Read(qkv), Reference(s, 10000.0, ToDouble(values)), tolerance().elementwise,
+                "rotated");
   }
 }
 
@@ -153,6 +152,27 @@ TEST(RotaryFrequencies, LinearDividesThemAll) {
   rotary.scaling = {.kind = RopeScalingKind::kLinear, .factor = 4};
   EXPECT_DOUBLE_EQ(FrequenciesOf(rotary, 8, false).per_position[0], 0.25);
   EXPECT_DOUBLE_EQ(FrequenciesOf(rotary, 8, false).per_position[2], 0.0025);
+}
+
+TEST_P(RopeTest, TurnsPackedDocumentsByTheirOwnPositions) {
+  AttentionShape s = {.rows = {2, 5}, .heads = 2, .kv_heads = 1, .head_size = 6};
+  const std::vector<int32_t> positions = {0, 1, 0, 1, 2, 0, 0, 1, 2, 3};
+  const auto values = Values(s.tokens() * s.qkv_size(), 3);
+  Tensor qkv = Input({s.tokens(), s.qkv_size()}, values);
+  AttentionShape packed = s;
+  packed.rows.positions = Ids(positions);
+  Rope(packed, 10000.0, false, qkv);
+  const auto turned = Read(qkv);
+  // As each row would turn in a sequence where its position is its offset.
+  for (size_t row = 0; row < positions.size(); ++row) {
+    AttentionShape alone = {.rows = {1, 1}, .heads = 2, .kv_heads = 1, .head_size = 6};
+    alone.rows.first = positions[row];
+    const auto width = static_cast<size_t>(s.qkv_size());
+    Tensor one = Input({1, s.qkv_size()}, std::span(values).subspan(row * width, width));
+    Rope(alone, 10000.0, false, one);
+    const auto expected = Read(one);
+    for (size_t i = 0; i < width; ++i) EXPECT_EQ(turned[row * width + i], expected[i]) << row;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, RopeTest, testing::ValuesIn(AllTargets()), TargetName);

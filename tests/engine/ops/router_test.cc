@@ -198,7 +198,7 @@ TEST_P(RouterTest, LogitsThatAreNoNumbersStillNameExperts) {
 TEST_P(RouterTest, ChoosesInTurnByPosition) {
   // The second of two ranks has positions 2, 3 and 4, 5 of sequences of 8.
   Tensor choice = Choices(8, 3, std::vector<int32_t>(24, -7));
-  RouterChooseInTurn(Positions::ZigZag(8, 2, 1), 4, choice);
+  RouterChooseInTurn(RowLayout::ZigZag(2, 8, 2, 1), 4, choice);
   const std::vector<int32_t> one = {2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1};
   std::vector<int32_t> expected = one;
   expected.insert(expected.end(), one.begin(), one.end());

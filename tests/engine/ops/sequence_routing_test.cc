@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "engine/ops/positions.h"
+#include "engine/ops/row_layout.h"
 #include "tests/engine/ops/op_test.h"
 
 namespace trimtab {
@@ -57,11 +57,11 @@ TEST(SequenceRowsTest, PutsEveryPositionWhereItsRankHasIt) {
     const SequenceRows rows = {.batch = 2, .sequence = 12, .ranks = ranks};
     std::set<int64_t> seen;
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      const Positions positions = Positions::ZigZag(12, ranks, rank);
+      const RowLayout held = RowLayout::ZigZag(1, 12, ranks, rank);
       for (int64_t b = 0; b < 2; ++b) {
-        for (int64_t token = 0; token < positions.sequence; ++token) {
-          const int64_t row = (rank * 2 + b) * positions.sequence + token;
-          EXPECT_EQ(rows.row(b, positions.of(token)), row);
+        for (int64_t token = 0; token < held.sequence; ++token) {
+          const int64_t row = (rank * 2 + b) * held.sequence + token;
+          EXPECT_EQ(rows.row(b, held.offset(token)), row);
           seen.insert(row);
         }
       }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/families/load_config.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {

@@ -255,6 +255,38 @@ TEST_P(EmulatedFamilyTest, TrainsAsTheCpuDoesInTheMemoryOfTheDryRun) {
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedFamilyTest, testing::ValuesIn(FamilyNames()),
                          [](const auto& param) { return param.param; });
 
+/// An optimizer over the kernels. Newton-Schulz iterations enlarge roundings of directions in which
+/// a gradient hardly points; one of two neighbouring numbers of 8 bits may be either.
+struct OptimizerCase {
+  const char* name;
+  OptimizerKind kind;
+  PrecisionCase precision;
+};
+constexpr OptimizerCase kOptimizerCases[] = {
+    {"sgd", OptimizerKind::kSgd, kPrecisions[0]},
+    {"sgd_bf16", OptimizerKind::kSgd, kPrecisions[2]},
+    {"sgd_fp16", OptimizerKind::kSgd, kPrecisions[4]},
+    {"sgd_int8", OptimizerKind::kSgd, {"precision=fp32,moments=int8", 1e-5, 1e-4}},
+    {"muon", OptimizerKind::kMuon, {"precision=fp32", 1e-5, 1e-4}},
+    {"muon_bf16", OptimizerKind::kMuon, {"precision=bf16,master=remainder", 1e-3, 3e-2}},
+    {"adamw_int8", OptimizerKind::kAdamW, {"precision=fp32,moments=int8", 1e-4, 1e-3}},
+    {"adamw_int8_bf16",
+     OptimizerKind::kAdamW,
+     {"precision=bf16,master=remainder,moments=int8,grads=bf16", 1e-3, 3e-2}},
+};
+
+class EmulatedOptimizerTest : public testing::TestWithParam<OptimizerCase> {};
+
+TEST_P(EmulatedOptimizerTest, TrainsAsTheCpuDoesInTheMemoryOfTheDryRun) {
+  const OptimizerCase& test_case = GetParam();
+  RunConfig run = RunOf(/*llama=*/true, test_case.precision.layout);
+  run.optimizer.kind = test_case.kind;
+  ExpectTrainingAsOnTheCpu(run, test_case.precision, kSteps);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, EmulatedOptimizerTest, testing::ValuesIn(kOptimizerCases),
+                         [](const auto& param) { return std::string(param.param.name); });
+
 /// Counts the ops it is told of.
 class Counter final : public Recorder {
  public:

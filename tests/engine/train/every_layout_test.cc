@@ -43,7 +43,8 @@ std::vector<Case> AllCases() {
           fmt::format("{}_{}_to_{}_of_{}", Name(model), first + 1, first + count, space.size());
     }
 #else
-    const size_t count = space[0].model.moe.used() ? 100 : 200;
+    const bool dense = std::ranges::find(kDenseModels, model) != std::end(kDenseModels);
+    const size_t count = dense ? 200 : 100;
     for (const size_t index : space.Sample(count, /*seed=*/1)) {
       const std::string layout = TestName(space[index].layout);
       cases.push_back({model, {index}, fmt::format("{}_{}", Name(model), layout)});

@@ -4,9 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/config/hugging_face.h"
 #include "engine/data/corpus.h"
 #include "engine/data/open_tokenizer.h"
+#include "engine/families/hugging_face.h"
+#include "engine/families/load_config.h"
 #include "engine/train/export_weights.h"
 #include "engine/train/run_training.h"
 #include "tests/engine/data/data_test_util.h"

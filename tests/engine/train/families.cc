@@ -1,13 +1,15 @@
 #include "tests/engine/train/families.h"
 
+#include "engine/families/load_config.h"
+
 namespace trimtab {
 
 const std::vector<std::string>& FamilyNames() {
   static const std::vector<std::string> names = {
-      "gpt2",    "llama",    "falcon",      "falcon_mqa", "gptj",    "neox",
-      "bloom",   "mpt",      "opt",         "nemotron",   "mistral", "qwen2",
-      "qwen3",   "gemma2",   "glm4",        "glm130",     "llama31", "yarn",
-      "mixtral", "deepseek", "deepseek_v2", "gpt_oss",    "dbrx",    "opt_350m"};
+      "gpt2",    "llama",  "falcon",   "falcon_mqa", "gptj",    "neox",     "bloom",
+      "mpt",     "opt",    "nemotron", "mistral",    "qwen2",   "qwen3",    "gemma2",
+      "glm4",    "glm130", "llama31",  "yarn",       "mixtral", "deepseek", "deepseek_v2",
+      "gpt_oss", "dbrx",   "opt_350m", "gemma3",     "olmo2",   "olmo3"};
   return names;
 }
 

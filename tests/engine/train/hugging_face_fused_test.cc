@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/config/strict_json.h"
+#include "engine/families/load_config.h"
 #include "engine/train/checkpointing.h"
 #include "tests/engine/data/data_test_util.h"
 

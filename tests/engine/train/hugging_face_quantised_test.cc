@@ -5,6 +5,8 @@
 
 #include "engine/base/float8.h"
 #include "engine/config/strict_json.h"
+#include "engine/families/load_config.h"
+#include "engine/families/registry.h"
 #include "engine/train/checkpointing.h"
 #include "tests/engine/data/data_test_util.h"
 
@@ -97,7 +99,7 @@ class QuantisedFolderTest : public testing::Test {
     const ModelConfig model = LoadModelConfig(folder);
     const WholeModelDeclaration whole = DeclareWholeModel(model);
     const bool mxfp4 = quantisation["quant_method"] == "mxfp4";
-    const auto& family = FindHuggingFaceFamily(config["model_type"].get<std::string>(), folder);
+    const auto& family = RequireFamily(config["model_type"].get<std::string>(), folder);
     int quantised = 0;
     const auto add = [&](const ParameterSpec& spec) {
       for (const HuggingFaceTensor& tensor : SourceOf(family, model, spec).tensors) {

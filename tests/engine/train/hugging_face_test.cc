@@ -12,8 +12,10 @@
 #include <stdexcept>
 
 #include "engine/base/float16.h"
-#include "engine/config/hugging_face.h"
 #include "engine/config/rules.h"
+#include "engine/families/hugging_face.h"
+#include "engine/families/load_config.h"
+#include "engine/families/registry.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/export_weights.h"
 #include "engine/train/ranks.h"
@@ -79,7 +81,7 @@ void SaveLoaded(const RunConfig& run, const std::string& folder, const std::stri
     const ParameterSpec spec = SpecOf(*buffer);
     reader.Read({.spec = &spec, .values = values});
   }
-  CheckpointWriter writer(checkpoint, header, ParameterSpecs(whole.parameters));
+  CheckpointWriter writer(checkpoint, header, StoredParameters(header.run, whole.parameters));
   RunRanks(run, [&](Rank& rank) {
     Trainer trainer(run, rank.parallel(), rank.device());
     ReadWeights(trainer, reader);
@@ -205,9 +207,10 @@ TEST_P(HuggingFaceTest, ExportsEveryTensorOfTheFolderItCameFrom) {
 INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceTest,
                          testing::Values("gpt2", "gptj", "opt", "opt_350m", "bloom", "mpt",
                                          "gpt_neox", "falcon_7b", "falcon_40b", "llama", "mistral",
-                                         "qwen2", "qwen3", "nemotron", "gemma2", "glm", "glm4",
-                                         "mixtral", "qwen3_moe", "qwen2_moe", "deepseek_v2",
-                                         "deepseek_v3", "gpt_oss", "dbrx"),
+                                         "qwen2", "qwen3", "nemotron", "gemma2", "gemma3", "olmo2",
+                                         "olmo3", "glm", "glm4", "mixtral", "qwen3_moe",
+                                         "qwen2_moe", "deepseek_v2", "deepseek_v3", "gpt_oss",
+                                         "dbrx"),
                          [](const auto& param) { return param.param; });
 
 TEST(HuggingFaceExport, LeavesNothingWhenItIsStopped) {
@@ -233,7 +236,7 @@ TEST(HuggingFacePresets, HaveTensorsForAllParameters) {
     SCOPED_TRACE(preset);
     const ModelConfig model = LoadModelConfig(preset);
     const std::string type = ToHuggingFace(model)["model_type"].get<std::string>();
-    const HuggingFaceFamily& family = FindHuggingFaceFamily(type, preset);
+    const Family& family = RequireFamily(type, preset);
     const WholeModelDeclaration whole = DeclareWholeModel(model);
     std::set<std::string> names;
     int64_t elements = 0;

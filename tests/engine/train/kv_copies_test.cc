@@ -17,27 +17,31 @@ namespace {
 constexpr int64_t kSteps = 5;
 constexpr double kTolerance = 1e-5;  // relative; fp32 sums in another order
 
-/// Eight heads over so many of key and value; of GPT-2 with biases, of Llama with norms of heads.
-RunConfig RunOf(bool llama, int64_t kv_heads, const std::string& layout) {
-  RunConfig run = SmallRun(llama);
+/// Eight heads over so many of key and value; of GPT-2 with biases, of Llama with norms of heads,
+/// of OLMo with norms over all of them.
+enum class Family { kGpt2, kLlama, kOlmo };
+
+RunConfig RunOf(Family family, int64_t kv_heads, const std::string& layout) {
+  RunConfig run = SmallRun(/*llama=*/family != Family::kGpt2);
   run.model.num_heads = 8;
   run.model.num_kv_heads = kv_heads;
-  run.model.query_key_norm = llama;
+  run.model.query_key_norm = family != Family::kGpt2;
+  run.model.query_key_norm_whole = family == Family::kOlmo;
   run.layout = ParseLayout(layout, 0);
   return run;
 }
 
-using Case = std::tuple<bool, int64_t, const char*>;
+using Case = std::tuple<Family, int64_t, const char*>;
 
 class KvCopiesTest : public testing::TestWithParam<Case> {};
 
 TEST_P(KvCopiesTest, TrainLikeOneRankInTheMemoryOfTheDryRun) {
-  const auto& [llama, kv_heads, layout] = GetParam();
-  const RunConfig run = RunOf(llama, kv_heads, layout);
+  const auto& [family, kv_heads, layout] = GetParam();
+  const RunConfig run = RunOf(family, kv_heads, layout);
   const Rule* broken = FirstBrokenRule(run);
   ASSERT_EQ(broken, nullptr) << broken->message(run);
   const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
-  const TrainedLosses expected = TrainOnRanks(RunOf(llama, kv_heads, "mbs=2"), *source, kSteps);
+  const TrainedLosses expected = TrainOnRanks(RunOf(family, kv_heads, "mbs=2"), *source, kSteps);
   const TrainedLosses actual = TrainOnRanks(run, *source, kSteps);
   ExpectSameTraining(actual, expected, kTolerance);
   for (size_t step = 0; step < kSteps; ++step) {
@@ -48,15 +52,17 @@ TEST_P(KvCopiesTest, TrainLikeOneRankInTheMemoryOfTheDryRun) {
 }
 
 std::string CaseName(const testing::TestParamInfo<Case>& info) {
-  const auto& [llama, kv_heads, layout] = info.param;
-  std::string name = fmt::format("{}_{}_{}", llama ? "llama" : "gpt2", kv_heads, layout);
+  static constexpr const char* kNames[] = {"gpt2", "llama", "olmo"};
+  const auto& [family, kv_heads, layout] = info.param;
+  std::string name = fmt::format("{}_{}_{}", kNames[static_cast<size_t>(family)], kv_heads, layout);
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, KvCopiesTest,
-    testing::Combine(testing::Bool(), testing::Values(1, 2),
+    testing::Combine(testing::Values(Family::kGpt2, Family::kLlama, Family::kOlmo),
+                     testing::Values(1, 2),
                      testing::Values("tp=4,mbs=4", "tp=4,sp=1,mbs=2", "tp=8,mbs=4",
                                      "tp=4,sp=1,dp=2,zero=1,mbs=2", "tp=4,sp=1,dp=2,zero=2,mbs=2",
                                      "tp=4,dp=2,zero=3,mbs=1", "tp=4,dp=4,zero=3,shard=2,mbs=1",
@@ -73,11 +79,12 @@ TEST(KvCopiesCheckpoint, HoldsEachHeadOnce) {
   const int64_t kv_heads = 2;
   const std::string folder = ScratchFolder();
   const auto save = [&](const char* layout, const char* name, const char* from) {
-    const RunConfig run = RunOf(/*llama=*/false, kv_heads, layout);
+    const RunConfig run = RunOf(Family::kGpt2, kv_heads, layout);
     const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
     const WholeModelDeclaration whole = DeclareWholeModel(run.model);
     CheckpointHeader header = {.run = run};
-    CheckpointWriter writer(folder + "/" + name, header, ParameterSpecs(whole.parameters));
+    CheckpointWriter writer(folder + "/" + name, header,
+                            StoredParameters(header.run, whole.parameters));
     std::optional<CheckpointReader> reader;
     if (from != nullptr) reader.emplace(folder + "/" + from);
     RunRanks(run, [&](Rank& rank) {
@@ -108,7 +115,7 @@ TEST(KvCopiesCheckpoint, KeepsScaledMoments) {
   const std::string folder = ScratchFolder();
   for (const char* layout : {"tp=4,sp=1,mbs=4,precision=fp16,moments=fp16",
                              "tp=4,dp=2,zero=1,mbs=2,precision=fp16,moments=fp16"}) {
-    RunConfig run = RunOf(/*llama=*/false, /*kv_heads=*/1, layout);
+    RunConfig run = RunOf(Family::kGpt2, /*kv_heads=*/1, layout);
     std::vector<double> losses[2];
     const auto train = [&](size_t which, int64_t until, TrainingOptions options) {
       int64_t done = 0;

@@ -162,7 +162,8 @@ void SaveAgain(const RunConfig& run, const std::string& from, const std::string&
     const CheckpointHeader header = HeaderOf(trainer, reader.header().step);
     if (rank.index() == 0) {
       const WholeModelDeclaration model = DeclareWholeModel(trainer);
-      writer = std::make_unique<CheckpointWriter>(to, header, ParameterSpecs(model.parameters));
+      writer =
+          std::make_unique<CheckpointWriter>(to, header, StoredParameters(run, model.parameters));
     }
     rank.Barrier();
     WriteState(trainer, *writer);

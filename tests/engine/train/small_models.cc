@@ -14,6 +14,8 @@ MoeConfig MoeOf(SmallModel model) {
   switch (model) {
     case SmallModel::kGpt2:
     case SmallModel::kLlama:
+    case SmallModel::kGemma3:
+    case SmallModel::kOlmo3:
       break;
     case SmallModel::kMixtral:
       return {.num_experts = 8, .router_topk = 2, .ffn_hidden_size = 16, .aux_loss_coeff = 1e-2};
@@ -45,6 +47,15 @@ MoeConfig MoeOf(SmallModel model) {
   return {};
 }
 
+void SetUpLocalLayers(ModelConfig& model) {
+  model.sliding_window = 5;
+  model.full_attention_period = 3;
+  model.rope_theta = 1000;
+  model.window_rope_theta = 100;
+  model.rope_scaling = {.kind = RopeScalingKind::kLinear, .factor = 8};
+  model.query_key_norm = true;
+}
+
 /// The stages without `count` layers of the longest.
 StageLayers WithoutLayers(const StageLayers& stages, int64_t count) {
   if (stages.empty()) return stages;
@@ -57,18 +68,20 @@ StageLayers WithoutLayers(const StageLayers& stages, int64_t count) {
 }  // namespace
 
 std::string_view Name(SmallModel model) {
-  static constexpr std::string_view kNames[] = {"gpt2", "llama", "mixtral", "deepseek", "switch"};
+  static constexpr std::string_view kNames[] = {"gpt2",   "llama",  "mixtral", "deepseek",
+                                                "switch", "gemma3", "olmo3"};
   return kNames[static_cast<size_t>(model)];
 }
 
 RunConfig RunToLayOut(SmallModel model) {
   const bool gpt2 = model == SmallModel::kGpt2 || model == SmallModel::kSwitch;
   const bool threes = model == SmallModel::kLlama;
+  const bool shares = model == SmallModel::kGpt2 || model == SmallModel::kOlmo3;
   RunConfig run = SmallRun(!gpt2);
   run.model.num_layers = 6;
   run.model.num_heads = threes ? 12 : 8;
-  // Of GPT-2, several tensor-parallel ranks share a head.
-  run.model.num_kv_heads = threes ? 6 : model == SmallModel::kGpt2 ? 2 : 8;
+  // Several tensor-parallel ranks may share one of two heads.
+  run.model.num_kv_heads = threes ? 6 : shares ? 2 : 8;
   run.model.hidden_size = 2 * run.model.num_heads;
   run.model.ffn_hidden_size = threes ? 24 : 32;
   run.sequence_length = threes ? 12 : 16;
@@ -81,6 +94,15 @@ RunConfig RunToLayOut(SmallModel model) {
                         .qk_nope_head_dim = 3,
                         .qk_rope_head_dim = 2,
                         .v_head_dim = 4};
+  }
+  if (model == SmallModel::kGemma3 || model == SmallModel::kOlmo3) SetUpLocalLayers(run.model);
+  if (model == SmallModel::kGemma3) {
+    run.model.block = BlockKind::kSandwich;
+    run.model.norm_weight_plus_one = true;
+    run.model.head_dim = 4;
+  } else if (model == SmallModel::kOlmo3) {
+    run.model.block = BlockKind::kReorderedNorm;
+    run.model.query_key_norm_whole = true;
   }
   return run;
 }

@@ -17,12 +17,15 @@ enum class SmallModel : uint8_t {
   kDeepSeek,  // 16 in groups, by sigmoids and a bias, beside shared ones; the first layer is dense
   kSwitch,    // GPT-2 with 2 experts in every other layer, one of which takes a token by Sinkhorn's
               // iteration and drops what is too much
+  kGemma3,    // windows in two layers of three, which turn by a base of their own
+  kOlmo3,     // the same; norms after attention and MLP alone, and over all queries and all keys,
+              // whose two heads tensor-parallel ranks share
 };
-inline constexpr SmallModel kSmallModels[] = {SmallModel::kGpt2, SmallModel::kLlama,
-                                              SmallModel::kMixtral, SmallModel::kDeepSeek,
-                                              SmallModel::kSwitch};
+inline constexpr SmallModel kSmallModels[] = {
+    SmallModel::kGpt2,   SmallModel::kLlama,  SmallModel::kMixtral, SmallModel::kDeepSeek,
+    SmallModel::kSwitch, SmallModel::kGemma3, SmallModel::kOlmo3};
 inline constexpr SmallModel kDenseModels[] = {SmallModel::kGpt2, SmallModel::kLlama};
-/// "gpt2", "llama", "mixtral", "deepseek", "switch".
+/// "gpt2", "llama", "mixtral", "deepseek", "switch", "gemma3", "olmo3".
 std::string_view Name(SmallModel model);
 
 /// A run of the model, to be laid out.

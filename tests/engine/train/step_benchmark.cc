@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "engine/families/load_config.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 #include "engine/train/trainer.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost_model/serving/serving_stack.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/workload.h"
 #include "search/serving/serving_space.h"
 

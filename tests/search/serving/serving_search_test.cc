@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/families/load_config.h"
 #include "search/serving/serving_findings.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/search/serving/serving_problems.h"

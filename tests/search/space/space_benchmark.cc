@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cost_model/hardware/numerics.h"
+#include "engine/families/load_config.h"
 #include "search/space/predictor.h"
 #include "search/walk/best_layouts.h"
 

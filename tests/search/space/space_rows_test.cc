@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "engine/families/load_config.h"
 #include "search/space/space_tree.h"
 #include "tests/search/search_fakes.h"
 

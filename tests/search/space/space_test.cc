@@ -331,7 +331,7 @@ TEST(Space, HoldsEveryPrecisionAndOptimizerStateOnce) {
   std::set<std::string> keys;
   const std::vector<RunConfig> all = LegalCandidates(problem);
   for (const RunConfig& run : all) keys.insert(CandidateKey(run));
-  EXPECT_EQ(static_cast<int64_t>(all.size()), (3 + 12) * once.legal);
+  EXPECT_EQ(static_cast<int64_t>(all.size()), (4 + 16) * once.legal);
   EXPECT_EQ(keys.size(), all.size());
 }
 

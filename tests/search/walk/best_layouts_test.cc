@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 
+#include "engine/families/load_config.h"
 #include "search/space/predictor.h"
 #include "search/space/space_rows.h"
 #include "search/walk/alternatives.h"

@@ -28,6 +28,7 @@
 
 #include "cost_model/closed_form/closed_form.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 #include "profiler/calibrate/calibrate.h"
 #include "profiler/measure.h"
 #include "profiler/race_fit.h"

@@ -13,6 +13,7 @@
 #include <random>
 
 #include "cost_model/serving/serving_prediction.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/random_weights.h"
 #include "profiler/calibrate/calibrate_serving.h"

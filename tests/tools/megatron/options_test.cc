@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
+#include "engine/families/load_config.h"
 
 namespace trimtab {
 namespace {
@@ -165,6 +166,23 @@ TEST(ToMegatron, NamesWhatMegatronHasNoOptionFor) {
             "Megatron-LM has no option for a norm behind the embedding");
   EXPECT_EQ(WhyNot(RunOf("gemma2-9b", "tp=1,mbs=1,precision=bf16", 1, 4, 1024)),
             "Megatron-LM has no option for this form of the block");
+  RunConfig qwen = RunOf("qwen3-0.6b", "tp=1,mbs=1,precision=bf16", 1, 4, 1024);
+  qwen.model.query_key_norm_whole = true;
+  EXPECT_EQ(WhyNot(qwen), "Megatron-LM has no option for norms over all queries and over all keys");
+  RunConfig mistral = RunOf("mistral-7b-v0.1", "tp=1,mbs=1,precision=bf16", 1, 4, 1024);
+  mistral.model.window_rope_theta = 1e4;
+  EXPECT_EQ(WhyNot(mistral),
+            "Megatron-LM has no option for rotary positions of layers with a window");
+  EXPECT_EQ(WhyNot(gpt2("tp=1,dp=2,zero=1,mbs=1,precision=bf16,moments=int8")),
+            "Megatron-LM has no option for moments=int8");
+  RunConfig run = gpt2("tp=1,mbs=1");
+  run.frozen = {"*.bias"};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for frozen parameters");
+  run.frozen.clear();
+  run.optimizer.groups = {{.match = {"*.bias"}}};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for optimizer.groups");
+  run.optimizer = {.kind = OptimizerKind::kMuon};
+  EXPECT_EQ(WhyNot(run), "Megatron-LM has no option for this optimizer");
 }
 
 }  // namespace

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "engine/base/mix.h"
-#include "engine/config/model_presets.h"
 #include "engine/data/hugging_face_tokenizer.h"
+#include "engine/families/load_config.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/random_weights.h"
 #include "tools/serve/http_server.h"
@@ -126,18 +126,15 @@ double Served(int port, const std::string& model) {
 }
 
 void Run(const std::string& name, int rounds) {
-  const auto presets = ModelPresets();
-  const auto preset = std::find_if(presets.begin(), presets.end(),
-                                   [&](const ModelConfig& each) { return each.name == name; });
-  if (preset == presets.end()) throw UsageError(fmt::format("no model '{}'", name));
-  const RandomWeights weights(*preset);
+  const ModelConfig model = LoadModelConfig(name);
+  const RandomWeights weights(model);
   ServingConfig config;
-  config.model = *preset;
+  config.model = model;
   config.prefix_cache = false;
   config.limits.sequences = kStreams;
   config.limits.sequence_length = kPromptTokens + kOutputTokens;
   const std::unique_ptr<Engine> engine = MakeEngine(config, weights);
-  const std::unique_ptr<Tokenizer> tokenizer = WordsFor(preset->vocab_size);
+  const std::unique_ptr<Tokenizer> tokenizer = WordsFor(model.vocab_size);
   std::vector<double> ratios;
   std::vector<double> alone;
   Alone(*engine);

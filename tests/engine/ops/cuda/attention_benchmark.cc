@@ -37,7 +37,7 @@ void Measure(CudaDevice& device, const AttentionShape& s, DType dtype) {
   const Tensor out = Tensor::Empty(device, out_shape, dtype, kTag);
   const Tensor dqkv = Tensor::Empty(device, qkv_shape, dtype, kTag);
   const Tensor log_sum_exp =
-      Tensor::Empty(device, {s.batch, s.heads, s.sequence}, DType::kF32, kTag);
+      Tensor::Empty(device, {s.rows.batch, s.heads, s.rows.sequence}, DType::kF32, kTag);
   const int64_t bytes = AttentionBackwardWorkspaceBytes(s, device.executor());
   const Tensor scratch = Tensor::Empty(device, {bytes / 4}, DType::kF32, kTag);
   const AttentionForwardCall forward = {s, dtype, qkv.raw(), out.raw(), log_sum_exp.f32()};
@@ -46,8 +46,9 @@ void Measure(CudaDevice& device, const AttentionShape& s, DType dtype) {
 
   for (const auto implementation : {AttentionImplementation::kCudnn, AttentionImplementation::kMma,
                                     AttentionImplementation::kSimple}) {
-    std::string line = fmt::format("b{} T{} heads {}/{} D{} {} {:6}:", s.batch, s.sequence, s.heads,
-                                   s.kv_heads, s.head_size, Name(dtype), Name(implementation));
+    std::string line =
+        fmt::format("b{} T{} heads {}/{} D{} {} {:6}:", s.rows.batch, s.rows.sequence, s.heads,
+                    s.kv_heads, s.head_size, Name(dtype), Name(implementation));
     for (const auto pass : {AttentionPass::kForward, AttentionPass::kBackward}) {
       const bool is_forward = pass == AttentionPass::kForward;
       line += is_forward ? " forward" : "  backward";
@@ -76,11 +77,11 @@ int Run() {
     return static_cast<int>(ExitCode::kEnvironment);
   }
   CudaDevice device{CudaDeviceOptions{}};
-  Measure(device, {2, 4096, 32, 32, 128}, DType::kBf16);   // Llama 2 7B
-  Measure(device, {1, 4096, 64, 8, 128}, DType::kBf16);    // that of NVIDIA's published rates
-  Measure(device, {2, 4096, 32, 8, 128}, DType::kBf16);    // Llama 3 8B
-  Measure(device, {16, 1024, 12, 12, 64}, DType::kBf16);   // GPT-2 124M
-  Measure(device, {1, 16384, 32, 32, 128}, DType::kBf16);  // long
+  Measure(device, {{2, 4096}, 32, 32, 128}, DType::kBf16);   // Llama 2 7B
+  Measure(device, {{1, 4096}, 64, 8, 128}, DType::kBf16);    // that of NVIDIA's published rates
+  Measure(device, {{2, 4096}, 32, 8, 128}, DType::kBf16);    // Llama 3 8B
+  Measure(device, {{16, 1024}, 12, 12, 64}, DType::kBf16);   // GPT-2 124M
+  Measure(device, {{1, 16384}, 32, 32, 128}, DType::kBf16);  // long
   return 0;
 }
 

@@ -57,10 +57,10 @@ CudnnDescriptor Describe(const Gpu& gpu) {
 std::vector<AttentionShape> Shapes() {
   std::vector<AttentionShape> shapes;
   for (const int64_t sequence : {1000, 1024, 4096}) {
-    shapes.push_back({4, sequence, 12, 12, 64});   // GPT-2
-    shapes.push_back({2, sequence, 32, 32, 128});  // Llama 2 7B
-    shapes.push_back({1, sequence, 32, 8, 128});   // Llama 3 8B
-    shapes.push_back({2, sequence, 32, 8, 64});
+    shapes.push_back({{4, sequence}, 12, 12, 64});   // GPT-2
+    shapes.push_back({{2, sequence}, 32, 32, 128});  // Llama 2 7B
+    shapes.push_back({{1, sequence}, 32, 8, 128});   // Llama 3 8B
+    shapes.push_back({{2, sequence}, 32, 8, 64});
   }
   return shapes;
 }
@@ -99,14 +99,16 @@ TEST_F(AttentionCudnnTest, EveryShapeHasATensorCoreEngine) {
   for (const Gpu& gpu : {kH200, kH100, kA100}) {
     for (const AttentionShape& shape : Shapes()) {
       // The whole list once, and each type often enough.
-      if (std::string_view(gpu.name) != kH200.name && shape.sequence != 4096) continue;
-      const cudnnDataType_t type = shape.sequence == 1024 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+      if (std::string_view(gpu.name) != kH200.name && shape.rows.sequence != 4096) continue;
+      const cudnnDataType_t type =
+          shape.rows.sequence == 1024 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
       for (const bool backward : {false, true}) {
         SCOPED_TRACE(testing::Message()
-                     << gpu.name << ", b " << shape.batch << ", T " << shape.sequence << ", heads "
-                     << shape.heads << "/" << shape.kv_heads << ", D " << shape.head_size
-                     << (backward ? ", backward" : ", forward"));
-        const auto engines = Engines(gpu, shape, {shape.batch, shape.kv_heads}, backward, type);
+                     << gpu.name << ", b " << shape.rows.batch << ", T " << shape.rows.sequence
+                     << ", heads " << shape.heads << "/" << shape.kv_heads << ", D "
+                     << shape.head_size << (backward ? ", backward" : ", forward"));
+        const auto engines =
+            Engines(gpu, shape, {shape.rows.batch, shape.kv_heads}, backward, type);
         ASSERT_FALSE(engines.empty());
         EXPECT_TRUE(engines.front().tensor_cores);
       }
@@ -117,7 +119,7 @@ TEST_F(AttentionCudnnTest, EveryShapeHasATensorCoreEngine) {
 // Without a driver a plan gets as far as the kernel that cuDNN writes and compiles for the graph:
 // what fails is to load it.
 TEST_F(AttentionCudnnTest, KernelsOfThePlansCompile) {
-  const AttentionShape shape = {2, 4096, 32, 8, 128};
+  const AttentionShape shape = {{2, 4096}, 32, 8, 128};
   const CudnnDescriptor device = Describe(kH200);
   const CudnnTarget target = {nullptr, &device};
   for (const bool backward : {false, true}) {
@@ -140,7 +142,7 @@ TEST_F(AttentionCudnnTest, KernelsOfThePlansCompile) {
 
 // Hopper's first choice is a kernel of its own (wgmma), the second the one that Ampere gets (mma).
 TEST_F(AttentionCudnnTest, HopperGetsItsOwnKernels) {
-  const AttentionShape shape = {2, 4096, 32, 32, 128};
+  const AttentionShape shape = {{2, 4096}, 32, 32, 128};
   for (const bool backward : {false, true}) {
     const auto hopper = Engines(kH200, shape, {2, 32}, backward, CUDNN_DATA_BFLOAT16);
     const auto ampere = Engines(kA100, shape, {2, 32}, backward, CUDNN_DATA_BFLOAT16);
@@ -152,7 +154,7 @@ TEST_F(AttentionCudnnTest, HopperGetsItsOwnKernels) {
 }
 
 TEST_F(AttentionCudnnTest, PartsOfACallHaveEngines) {
-  const AttentionShape shape = {2, 4096, 32, 8, 128};
+  const AttentionShape shape = {{2, 4096}, 32, 8, 128};
   for (const AttentionPart part : {AttentionPart{1, 8}, AttentionPart{1, 4}, AttentionPart{1, 1}}) {
     for (const bool backward : {false, true})
       EXPECT_FALSE(Engines(kH200, shape, part, backward, CUDNN_DATA_BFLOAT16).empty());
@@ -161,20 +163,20 @@ TEST_F(AttentionCudnnTest, PartsOfACallHaveEngines) {
 
 // The fused engines take 16-bit types only; heuristics that offered one here would offer anything.
 TEST_F(AttentionCudnnTest, NoEngineTakesFp32) {
-  const AttentionShape shape = {2, 1024, 12, 12, 64};
+  const AttentionShape shape = {{2, 1024}, 12, 12, 64};
   EXPECT_TRUE(Engines(kH200, shape, {2, 12}, true, CUDNN_DATA_FLOAT).empty());
 }
 
 TEST_F(AttentionCudnnTest, GraphsHaveTheOperationsThatTheEnginesKnow) {
   const auto operations = [](const AttentionShape& s, bool backward) {
-    const AttentionPart all = {s.batch, s.kv_heads};
+    const AttentionPart all = {s.rows.batch, s.kv_heads};
     return backward ? AttentionBackwardGraph(s, all, CUDNN_DATA_HALF).graph.operations()
                     : AttentionForwardGraph(s, all, CUDNN_DATA_HALF).graph.operations();
   };
-  EXPECT_EQ(operations({1, 64, 4, 4, 64}, false), 14);
-  EXPECT_EQ(operations({1, 64, 4, 2, 64}, false), 14);
-  EXPECT_EQ(operations({1, 64, 4, 4, 64}, true), 22);
-  EXPECT_EQ(operations({1, 64, 4, 2, 64}, true), 24);  // two more sums, over the group
+  EXPECT_EQ(operations({{1, 64}, 4, 4, 64}, false), 14);
+  EXPECT_EQ(operations({{1, 64}, 4, 2, 64}, false), 14);
+  EXPECT_EQ(operations({{1, 64}, 4, 4, 64}, true), 22);
+  EXPECT_EQ(operations({{1, 64}, 4, 2, 64}, true), 24);  // two more sums, over the group
 }
 
 TEST_F(AttentionCudnnTest, ErrorsNameTheCallAndThePurpose) {

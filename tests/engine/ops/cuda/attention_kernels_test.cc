@@ -42,21 +42,16 @@ constexpr double kLogSumExpTolerance = 1e-5;  // always fp32
 
 // At, below and past the tiles of every kernel (16, 32, 64, 128 rows), plain and grouped heads.
 std::vector<AttentionShape> Shapes() {
-  return {{.batch = 2, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 64},
-          {.batch = 1, .sequence = 64, .heads = 2, .kv_heads = 1, .head_size = 64},
-          {.batch = 2, .sequence = 131, .heads = 4, .kv_heads = 2, .head_size = 64},
-          {.batch = 1, .sequence = 200, .heads = 2, .kv_heads = 2, .head_size = 64},
-          {.batch = 2, .sequence = 33, .heads = 3, .kv_heads = 1, .head_size = 128},
-          {.batch = 1, .sequence = 128, .heads = 1, .kv_heads = 1, .head_size = 128},
-          {.batch = 1, .sequence = 260, .heads = 2, .kv_heads = 1, .head_size = 128},
-          {.batch = 1, .sequence = 37, .heads = 2, .kv_heads = 1, .head_size = 5},
-          {.batch = 1, .sequence = 9, .heads = 1, .kv_heads = 1, .head_size = 300},
-          {.batch = 1,
-           .sequence = 70,
-           .heads = 2,
-           .kv_heads = 2,
-           .head_size = 24,
-           .value_head_size = 16}};
+  return {{.rows = {2, 1}, .heads = 1, .kv_heads = 1, .head_size = 64},
+          {.rows = {1, 64}, .heads = 2, .kv_heads = 1, .head_size = 64},
+          {.rows = {2, 131}, .heads = 4, .kv_heads = 2, .head_size = 64},
+          {.rows = {1, 200}, .heads = 2, .kv_heads = 2, .head_size = 64},
+          {.rows = {2, 33}, .heads = 3, .kv_heads = 1, .head_size = 128},
+          {.rows = {1, 128}, .heads = 1, .kv_heads = 1, .head_size = 128},
+          {.rows = {1, 260}, .heads = 2, .kv_heads = 1, .head_size = 128},
+          {.rows = {1, 37}, .heads = 2, .kv_heads = 1, .head_size = 5},
+          {.rows = {1, 9}, .heads = 1, .kv_heads = 1, .head_size = 300},
+          {.rows = {1, 70}, .heads = 2, .kv_heads = 2, .head_size = 24, .value_head_size = 16}};
 }
 
 std::vector<float> Normal(int64_t count, uint32_t seed, float deviation) {
@@ -108,10 +103,21 @@ double Rounded(DType dtype, double value) {
   return single;
 }
 
+// Where documents begin in packed sequences: within tiles, at their edges, in neighbouring rows.
+constexpr int64_t kBegins[] = {0, 3, 64, 65, 128, 190};
+
+// The position of a token of a packed sequence in its document.
+int64_t PackedPosition(int64_t offset) {
+  int64_t begin = 0;
+  for (const int64_t each : kBegins) begin = each <= offset ? each : begin;
+  return offset - begin;
+}
+
 // In double, but with probabilities and gradients of scores rounded where an implementation rounds
 // them, `inner` being the type in which they enter a matrix product; and the gradients are those of
 // the out that the implementation gave, which is rounded as well.
 struct Reference {
+  bool packed;
   std::vector<double> out;
   std::vector<double> log_sum_exp;
   std::vector<double> dqkv;
@@ -119,15 +125,17 @@ struct Reference {
 
   Reference(const AttentionShape& s, DType dtype, DType inner, std::vector<float> qkv,
             std::vector<float> dout, const std::vector<float>& given_out)
-      : out(dout.size()),
-        log_sum_exp(static_cast<size_t>(s.batch * s.heads * s.sequence)),
+      : packed(s.rows.positions.defined()),
+        out(dout.size()),
+        log_sum_exp(static_cast<size_t>(s.rows.batch * s.heads * s.rows.sequence)),
         dqkv(qkv.size()),
         sizes(qkv.size()) {
     for (float& value : qkv) value = static_cast<float>(Rounded(dtype, value));
     for (float& value : dout) value = static_cast<float>(Rounded(dtype, value));
-    for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t b = 0; b < s.rows.batch; ++b) {
       for (int64_t h = 0; h < s.heads; ++h) {
-        for (int64_t t = 0; t < s.sequence; ++t) AddRow(s, inner, qkv, dout, given_out, b, h, t);
+        for (int64_t t = 0; t < s.rows.sequence; ++t)
+          AddRow(s, inner, qkv, dout, given_out, b, h, t);
       }
     }
   }
@@ -139,7 +147,7 @@ struct Reference {
     const int64_t size = s.head_size;
     const double scale = 1.0 / std::sqrt(static_cast<double>(size));
     const auto at = [&](int64_t token, int64_t head) {
-      return static_cast<size_t>((b * s.sequence + token) * s.qkv_size() + head * size);
+      return static_cast<size_t>((b * s.rows.sequence + token) * s.qkv_size() + head * size);
     };
     const auto key_head = s.heads + h / (s.heads / s.kv_heads);
     const auto value_at = [&](int64_t token) {
@@ -148,7 +156,7 @@ struct Reference {
     };
     const float* query = &qkv[at(t, h)];
     const auto out_at =
-        static_cast<size_t>((b * s.sequence + t) * s.out_size() + h * s.value_size());
+        static_cast<size_t>((b * s.rows.sequence + t) * s.out_size() + h * s.value_size());
     const float* row_dout = &dout[out_at];
     const auto dot = [](int64_t columns, const float* x, const float* y) {
       double sum = 0;
@@ -156,21 +164,23 @@ struct Reference {
       return sum;
     };
 
-    std::vector<double> scores;
-    for (int64_t u = 0; u <= t; ++u)
+    const int64_t first = packed ? t - PackedPosition(t) : 0;
+    std::vector<double> scores(static_cast<size_t>(first), -INFINITY);
+    for (int64_t u = first; u <= t; ++u)
       scores.push_back(dot(size, query, &qkv[at(u, key_head)]) * scale);
     const double highest = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
     for (const double score : scores) sum += std::exp(score - highest);
-    log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.sequence + t)] = highest + std::log(sum);
-    for (int64_t u = 0; u <= t; ++u) {
+    log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.rows.sequence + t)] =
+        highest + std::log(sum);
+    for (int64_t u = first; u <= t; ++u) {
       const double weight = Rounded(inner, std::exp(scores[static_cast<size_t>(u)] - highest));
       for (int64_t d = 0; d < s.value_size(); ++d)
         out[out_at + static_cast<size_t>(d)] +=
             weight / sum * qkv[value_at(u) + static_cast<size_t>(d)];
     }
     const double row_sum = dot(s.value_size(), &given_out[out_at], row_dout);
-    for (int64_t u = 0; u <= t; ++u) {
+    for (int64_t u = first; u <= t; ++u) {
       const double probability = std::exp(scores[static_cast<size_t>(u)] - highest) / sum;
       const double dprobability = dot(s.value_size(), row_dout, &qkv[value_at(u)]);
       const double dscore = Rounded(inner, probability * (dprobability - row_sum)) * scale;
@@ -225,6 +235,17 @@ class AttentionKernelsTest : public testing::TestWithParam<Case> {
     return "";
   }
 
+  // The positions of packed documents.
+  static Tensor Packed(const RowLayout& rows) {
+    std::vector<int32_t> list;
+    for (int64_t row = 0; row < rows.rows(); ++row) {
+      list.push_back(static_cast<int32_t>(PackedPosition(row % rows.sequence)));
+    }
+    Tensor positions = Tensor::Empty(*device_, {rows.rows()}, DType::kI32, kTag);
+    CopyFromHost(positions, list);
+    return positions;
+  }
+
   Results Run(const AttentionShape& s, std::span<const float> qkv_values,
               std::span<const float> dout_values) {
     const DType dtype = GetParam().dtype;
@@ -233,7 +254,7 @@ class AttentionKernelsTest : public testing::TestWithParam<Case> {
     const Tensor qkv = Filled(*device_, qkv_shape, dtype, qkv_values);
     const Tensor dout = Filled(*device_, out_shape, dtype, dout_values);
     Results r = {NanFilled(*device_, out_shape, dtype),
-                 NanFilled(*device_, {s.batch, s.heads, s.sequence}, DType::kF32),
+                 NanFilled(*device_, {s.rows.batch, s.heads, s.rows.sequence}, DType::kF32),
                  NanFilled(*device_, qkv_shape, dtype)};
     RunAttentionForward(*device_, GetParam().implementation,
                         {s, dtype, qkv.raw(), r.out.raw(), r.log_sum_exp.f32()});
@@ -268,28 +289,31 @@ class AttentionKernelsTest : public testing::TestWithParam<Case> {
 TEST_P(AttentionKernelsTest, MatchesItsFormulaAndDerivative) {
   std::string refusal;
   int ran = 0;
-  for (const AttentionShape& s : Shapes()) {
-    SCOPED_TRACE(testing::Message() << "B " << s.batch << ", T " << s.sequence << ", heads "
-                                    << s.heads << "/" << s.kv_heads << ", D " << s.head_size);
-    refusal = Refusal(s);
-    if (!refusal.empty()) continue;
-    ++ran;
-    const auto qkv = Normal(s.tokens() * s.qkv_size(), 1, 1.0f);
-    const auto dout = Normal(s.tokens() * s.out_size(), 2, 1.0f);
-    const Results actual = Run(s, qkv, dout);
-    const Reference expected = Expected(s, qkv, dout, actual);
-    const double tolerance = Tolerance(GetParam());
-    ExpectClose(actual.out, expected.out, tolerance, "out");
-    ExpectClose(actual.log_sum_exp, expected.log_sum_exp, kLogSumExpTolerance, "log_sum_exp");
-    ExpectClose(actual.dqkv, expected.dqkv, tolerance, "dqkv", SizesOfSums(expected));
+  for (const bool packed : {false, true}) {
+    for (AttentionShape s : Shapes()) {
+      SCOPED_TRACE(testing::Message()
+                   << "B " << s.rows.batch << ", T " << s.rows.sequence << ", heads " << s.heads
+                   << "/" << s.kv_heads << ", D " << s.head_size << (packed ? ", packed" : ""));
+      if (packed) s.rows.positions = Packed(s.rows);
+      refusal = Refusal(s);
+      if (!refusal.empty()) continue;
+      ++ran;
+      const auto qkv = Normal(s.tokens() * s.qkv_size(), 1, 1.0f);
+      const auto dout = Normal(s.tokens() * s.out_size(), 2, 1.0f);
+      const Results actual = Run(s, qkv, dout);
+      const Reference expected = Expected(s, qkv, dout, actual);
+      const double tolerance = Tolerance(GetParam());
+      ExpectClose(actual.out, expected.out, tolerance, "out");
+      ExpectClose(actual.log_sum_exp, expected.log_sum_exp, kLogSumExpTolerance, "log_sum_exp");
+      ExpectClose(actual.dqkv, expected.dqkv, tolerance, "dqkv", SizesOfSums(expected));
+    }
   }
   if (ran == 0) GTEST_SKIP() << refusal;
 }
 
 // Scores of several hundred, of either sign: the running maximum has to carry the exponentials.
 TEST_P(AttentionKernelsTest, SurvivesScoresOfAnySize) {
-  const AttentionShape s = {
-      .batch = 1, .sequence = 150, .heads = 1, .kv_heads = 1, .head_size = 64};
+  const AttentionShape s = {.rows = {1, 150}, .heads = 1, .kv_heads = 1, .head_size = 64};
   const std::string refusal = Refusal(s);
   if (!refusal.empty()) GTEST_SKIP() << refusal;
   const auto qkv = Normal(s.tokens() * s.qkv_size(), 3, 12.0f);
@@ -304,8 +328,7 @@ TEST_P(AttentionKernelsTest, SurvivesScoresOfAnySize) {
 TEST_P(AttentionKernelsTest, OwnKernelsGiveEqualBits) {
   if (GetParam().implementation == AttentionImplementation::kCudnn)
     GTEST_SKIP() << "cuDNN's backward pass does not promise it";
-  const AttentionShape s = {
-      .batch = 1, .sequence = 131, .heads = 2, .kv_heads = 1, .head_size = 64};
+  const AttentionShape s = {.rows = {1, 131}, .heads = 2, .kv_heads = 1, .head_size = 64};
   const std::string refusal = Refusal(s);
   if (!refusal.empty()) GTEST_SKIP() << refusal;
   const auto qkv = Normal(s.tokens() * s.qkv_size(), 5, 1.0f);
@@ -318,8 +341,7 @@ TEST_P(AttentionKernelsTest, OwnKernelsGiveEqualBits) {
 
 // A change of the last token must not show before it: the causal mask at every tile.
 TEST_P(AttentionKernelsTest, NoTokenSeesTheNext) {
-  const AttentionShape s = {
-      .batch = 1, .sequence = 129, .heads = 1, .kv_heads = 1, .head_size = 64};
+  const AttentionShape s = {.rows = {1, 129}, .heads = 1, .kv_heads = 1, .head_size = 64};
   const std::string refusal = Refusal(s);
   if (!refusal.empty()) GTEST_SKIP() << refusal;
   const auto dout = Normal(s.tokens() * s.head_size, 8, 1.0f);

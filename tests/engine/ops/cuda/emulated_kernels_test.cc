@@ -315,7 +315,7 @@ TEST_P(EmulatedKernelsTest, PositionsOfARunOfRows) {
           [&, rows = rows, start = start](Bench& bench) {
             const Tensor table = bench.Upload({16, columns}, dtype(), Normal(16 * columns, 11));
             Tensor x = bench.Upload({rows, columns}, dtype(), Normal(rows * columns, 12));
-            PositionForward(table, start, kSequence, x);
+            PositionForward(table, start, RowLayout(5, kSequence), x);
             return bench.Download(x);
           },
           "position_forward", 0);
@@ -324,7 +324,7 @@ TEST_P(EmulatedKernelsTest, PositionsOfARunOfRows) {
             [&, rows = rows, start = start](Bench& bench) {
               const Tensor dx = bench.Upload({rows, columns}, dtype(), Normal(rows * columns, 13));
               Tensor dtable = bench.Upload({16, columns}, gradient, Normal(16 * columns, 14));
-              PositionBackward(dx, start, kSequence, dtable);
+              PositionBackward(dx, start, RowLayout(5, kSequence), dtable);
               return bench.Download(dtable);
             },
             "position_backward", RelativeTolerance(gradient));

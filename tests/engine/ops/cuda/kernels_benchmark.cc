@@ -51,7 +51,7 @@ struct Sizes {
   std::vector<int64_t> product_tokens = {4096, 8192};
 
   int64_t tokens() const { return batch * sequence; }
-  AttentionShape attention() const { return {batch, sequence, heads, heads, hidden / heads}; }
+  AttentionShape attention() const { return {{batch, sequence}, heads, heads, hidden / heads}; }
 };
 
 Sizes SmallSizes() {
@@ -208,7 +208,7 @@ class Benchmark {
     Report("gelu backward", [&] { ActivationBackward(ActivationFunction::kGelu, x, y, dx); });
     const AttentionShape shape = sizes_.attention();
     Tensor qkv = Random(Matrix(shape.qkv_size()));
-    Report("rope", [&] { Rope(shape, shape.sequence, 10000.0, false, qkv); });
+    Report("rope", [&] { Rope(shape, 10000.0, false, qkv); });
   }
 
   void Elementwise() {
@@ -321,8 +321,7 @@ class Benchmark {
     const AttentionShape shape = sizes_.attention();
     const Tensor dqkv = Random(Matrix(shape.qkv_size()));
     Fp8Output turned = NewFp8(shape.qkv_size(), DType::kF8E5M2);
-    Report("rope backward to fp8",
-           [&] { RopeBackwardFp8(shape, shape.sequence, 10000.0, dqkv, scale, turned); });
+    Report("rope backward to fp8", [&] { RopeBackwardFp8(shape, 10000.0, dqkv, scale, turned); });
   }
 
   void Products(int64_t tokens, bool fp8, bool fast) {

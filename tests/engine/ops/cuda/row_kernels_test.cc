@@ -217,12 +217,13 @@ TEST(RowKernelsTest, SwiGluOfRowsOfSeveralBlocks) {
 }
 
 TEST(RowKernelsTest, RopeOfManyAndOfLargeHeads) {
-  for (const AttentionShape& s : {AttentionShape{2, 9, 40, 8, 96}, AttentionShape{1, 3, 5, 1, 1024},
-                                  AttentionShape{3, 600, 1, 1, 16}}) {
+  for (const AttentionShape& s :
+       {AttentionShape{{2, 9}, 40, 8, 96}, AttentionShape{{1, 3}, 5, 1, 1024},
+        AttentionShape{{3, 600}, 1, 1, 16}}) {
     for (const bool inverse : {false, true}) {
       ExpectSame({DType::kBf16, s.tokens(), s.qkv_size(), 0}, [&](Bench& b) {
         Tensor qkv = b.Values({s.tokens(), s.qkv_size()});
-        Rope(s, s.sequence, 10000.0, inverse, qkv);
+        Rope(s, 10000.0, inverse, qkv);
         return std::vector<Tensor>{qkv};
       });
     }
@@ -231,13 +232,13 @@ TEST(RowKernelsTest, RopeOfManyAndOfLargeHeads) {
 
 TEST(RowKernelsTest, RopeIntoFp8OfManyTiles) {
   // A block has several tiles of the same tokens.
-  constexpr AttentionShape kShape = {2, 150, 40, 8, 96};
+  const AttentionShape kShape = {{2, 150}, 40, 8, 96};
   ExpectSame({DType::kBf16, kShape.tokens(), kShape.qkv_size(), 0}, [&](Bench& b) {
     const Shape matrix = {kShape.tokens(), kShape.qkv_size()};
     Fp8Output out = {.rows = b.Values(matrix, DType::kF8E5M2),
                      .transposed = b.Values({matrix[1], matrix[0]}, DType::kF8E5M2),
                      .amax = b.Scalar(0.0f)};
-    RopeBackwardFp8(kShape, kShape.sequence, 10000.0, b.Values(matrix), b.Scalar(40.0f), out);
+    RopeBackwardFp8(kShape, 10000.0, b.Values(matrix), b.Scalar(40.0f), out);
     return std::vector<Tensor>{out.rows, out.transposed, out.amax};
   });
 }
@@ -245,8 +246,7 @@ TEST(RowKernelsTest, RopeIntoFp8OfManyTiles) {
 TEST(RowKernelsTest, JoinsOfManyHeads) {
   // What does not turn are whole packs or not, and more than a block copies at once.
   for (const int64_t fixed : {64, 65}) {
-    const AttentionShape s = {.batch = 1,
-                              .sequence = 3,
+    const AttentionShape s = {.rows = {1, 3},
                               .heads = 140,
                               .kv_heads = 140,
                               .head_size = fixed + 8,
@@ -256,23 +256,23 @@ TEST(RowKernelsTest, JoinsOfManyHeads) {
     ExpectSame({DType::kBf16, s.tokens(), s.qkv_size(), 0}, [&](Bench& b) {
       const Shape joined = JoinedKeyValueShape(s, rotary.dims);
       Tensor qkv = b.Values({s.tokens(), s.qkv_size()});
-      JoinHeads(s, s.sequence, rotary, b.Values({s.tokens(), s.query_size()}), b.Values(joined),
+      JoinHeads(s, rotary, b.Values({s.tokens(), s.query_size()}), b.Values(joined),
                 b.Values({s.tokens(), rotary.dims}), qkv);
       Tensor dquery = b.Values({s.tokens(), s.query_size()});
       Tensor dkey_value = b.Values(joined);
       Tensor dturning = b.Values({s.tokens(), rotary.dims});
-      JoinHeadsBackward(s, s.sequence, rotary, b.Values({s.tokens(), s.qkv_size()}), dquery,
-                        dkey_value, dturning);
+      JoinHeadsBackward(s, rotary, b.Values({s.tokens(), s.qkv_size()}), dquery, dkey_value,
+                        dturning);
       return std::vector<Tensor>{qkv, dquery, dkey_value, dturning};
     });
   }
 }
 
 TEST(RowKernelsTest, RopeOfLatePositions) {
-  constexpr AttentionShape kShape = {1, 131072, 1, 1, 4};
+  const AttentionShape kShape = {{1, 131072}, 1, 1, 4};
   ExpectSame({DType::kF32, kShape.tokens(), kShape.qkv_size(), 0}, [&](Bench& b) {
     Tensor qkv = b.Values({kShape.tokens(), kShape.qkv_size()});
-    Rope(kShape, kShape.sequence, 10000.0, false, qkv);
+    Rope(kShape, 10000.0, false, qkv);
     return std::vector<Tensor>{qkv.Slice(kShape.qkv_size() * 131000, {72, kShape.qkv_size()})};
   });
 }
