@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/name_table.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 namespace {

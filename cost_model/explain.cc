@@ -10,7 +10,7 @@
 #include "cost_model/prices/price.h"
 #include "engine/base/error.h"
 #include "engine/comm/process_groups.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cost_model/hardware/cluster.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

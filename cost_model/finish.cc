@@ -6,8 +6,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/precision.h"
-#include "engine/config/run_config.h"
+#include "engine/config/layout/precision.h"
+#include "engine/config/run/run_config.h"
 #include "engine/schedule/schedules.h"
 
 namespace trimtab {

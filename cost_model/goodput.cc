@@ -5,7 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 namespace {

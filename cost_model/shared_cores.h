@@ -5,7 +5,7 @@
 
 #include "cost_model/estimate.h"
 #include "cost_model/hardware/cluster.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/schedule/schedules.h"
 
 namespace trimtab {

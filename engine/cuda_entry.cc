@@ -3,7 +3,7 @@
 #include "engine/comm/cuda/table.h"
 #include "engine/device/cuda/backend.h"
 #include "engine/device/cuda/cuda_device.h"
-#include "engine/ops/cuda/fill.h"
+#include "engine/ops/cuda/elementwise/fill.h"
 
 namespace trimtab {
 namespace {

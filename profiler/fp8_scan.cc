@@ -11,12 +11,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/float8.h"
-#include "engine/config/rules.h"
-#include "engine/data/open_token_source.h"
-#include "engine/layers/linear_products.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/quantize.h"
-#include "engine/train/ranks.h"
+#include "engine/config/rules/rules.h"
+#include "engine/data/dataset/open_token_source.h"
+#include "engine/layers/linear/linear_products.h"
+#include "engine/ops/fp8/quantize.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/runtime/ranks.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
-#include "engine/data/token_source.h"
+#include "engine/config/run/run_config.h"
+#include "engine/data/dataset/token_source.h"
 #include "engine/device/memory.h"
-#include "engine/infer/load_report.h"
-#include "engine/train/ranks.h"
+#include "engine/infer/load/load_report.h"
+#include "engine/runtime/ranks.h"
 #include "profiler/stragglers.h"
 
 namespace trimtab {

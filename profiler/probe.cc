@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
 
 namespace trimtab {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "engine/device/tensor.h"
-#include "engine/train/ranks.h"
+#include "engine/runtime/ranks.h"
 
 namespace trimtab {
 

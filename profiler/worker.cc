@@ -8,8 +8,8 @@
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
-#include "engine/config/rules.h"
-#include "engine/data/open_token_source.h"
+#include "engine/config/rules/rules.h"
+#include "engine/data/dataset/open_token_source.h"
 #include "engine/train/numeric_error.h"
 
 namespace trimtab {

@@ -9,7 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "search/space/space_tree.h"
 #include "search/walk/alternatives.h"
 #include "search/walk/best_layouts.h"

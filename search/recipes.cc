@@ -5,7 +5,7 @@
 #include <span>
 
 #include "engine/base/error.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
 #include "search/enumeration.h"
 #include "search/space/space_rows.h"

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "engine/base/error.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/infer/serving_json.h"
 #include "profiler/stats.h"
 #include "search/page/report_folder.h"

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "tools/command.h"
+#include "tools/cli/command.h"
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include "cost_model/prices/price.h"
 #include "cost_model/recordings/piece_cost.h"
 #include "cost_model/recordings/recording.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/schedule/chunks.h"
 
 namespace trimtab {

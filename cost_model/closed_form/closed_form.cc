@@ -8,7 +8,7 @@
 #include "cost_model/closed_form/step_bounds.h"
 #include "cost_model/finish.h"
 #include "cost_model/shared_cores.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 
 namespace trimtab {
 namespace {

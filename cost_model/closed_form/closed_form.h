@@ -9,7 +9,7 @@
 #include "cost_model/closed_form/plan_range.h"
 #include "cost_model/estimate.h"
 #include "cost_model/hardware/cluster.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

@@ -6,7 +6,7 @@
 #include "cost_model/prices/price.h"
 #include "cost_model/recordings/piece_cost.h"
 #include "cost_model/recordings/recording.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 
 namespace trimtab {
 

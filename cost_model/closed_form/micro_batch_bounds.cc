@@ -5,7 +5,7 @@
 
 #include "cost_model/closed_form/step_bounds.h"
 #include "engine/base/units.h"
-#include "engine/layers/parameter.h"
+#include "engine/parameters/parameter.h"
 #include "engine/schedule/chunks.h"
 
 namespace trimtab {

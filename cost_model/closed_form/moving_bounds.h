@@ -7,7 +7,7 @@
 
 #include "cost_model/closed_form/pass_spans.h"
 #include "cost_model/closed_form/plan_range.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 
 namespace trimtab {
 

@@ -9,7 +9,7 @@
 
 #include "cost_model/closed_form/chunk_costs.h"
 #include "cost_model/closed_form/packed_key.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

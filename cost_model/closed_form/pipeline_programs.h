@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cost_model/closed_form/packed_key.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 #include "engine/schedule/pipeline.h"
 #include "engine/schedule/schedules.h"
 

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "engine/config/recompute.h"
+#include "engine/config/layout/recompute.h"
 
 namespace trimtab {
 

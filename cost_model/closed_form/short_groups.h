@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/config/recompute.h"
+#include "engine/config/layout/recompute.h"
 #include "engine/model/gpt_model.h"
 
 namespace trimtab {

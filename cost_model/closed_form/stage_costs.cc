@@ -7,8 +7,8 @@
 #include "cost_model/closed_form/pipeline_programs.h"
 #include "cost_model/closed_form/stage_plan.h"
 #include "engine/base/error.h"
+#include "engine/runtime/chunks.h"
 #include "engine/schedule/pipeline.h"
-#include "engine/train/trainer.h"
 
 namespace trimtab {
 namespace {

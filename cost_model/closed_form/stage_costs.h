@@ -10,7 +10,7 @@
 #include "cost_model/closed_form/step_ends.h"
 #include "cost_model/hardware/cluster.h"
 #include "cost_model/recordings/piece_cost.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/schedule/schedules.h"
 
 namespace trimtab {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cost_model/closed_form/end_costs.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 #include "engine/schedule/schedules.h"
 
 namespace trimtab {

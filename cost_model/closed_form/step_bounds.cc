@@ -8,7 +8,7 @@
 #include "cost_model/finish.h"
 #include "cost_model/shared_cores.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/schedule/chunks.h"
 #include "engine/schedule/schedules.h"
 

@@ -17,7 +17,7 @@
 #include "cost_model/closed_form/shared_costs.h"
 #include "cost_model/closed_form/step_ends.h"
 #include "cost_model/hardware/cluster.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

@@ -11,7 +11,7 @@
 #include "cost_model/closed_form/packed_key.h"
 #include "cost_model/closed_form/pipeline_programs.h"
 #include "cost_model/recordings/recording.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

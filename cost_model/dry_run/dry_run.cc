@@ -16,7 +16,8 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
+#include "engine/runtime/chunks.h"
 #include "engine/schedule/pipeline.h"
 #include "engine/train/trainer.h"
 

@@ -12,7 +12,7 @@
 #include "cost_model/dry_run/timeline.h"
 #include "cost_model/prices/price.h"
 #include "cost_model/recordings/stream_clock.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 
 namespace trimtab {
 

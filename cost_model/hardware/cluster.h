@@ -7,7 +7,7 @@
 
 #include "cost_model/hardware/hardware_profile.h"
 #include "cost_model/hardware/software_stack.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/device/device.h"
 
 namespace trimtab {

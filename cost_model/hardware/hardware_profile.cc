@@ -10,7 +10,7 @@
 #include "engine/base/io/file.h"
 #include "engine/base/nearest_name.h"
 #include "engine/base/plain_name.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 
 namespace trimtab {
 namespace {

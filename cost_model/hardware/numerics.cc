@@ -9,9 +9,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
-#include "engine/config/precision.h"
-#include "engine/config/text_values.h"
-#include "engine/ops/update_state.h"
+#include "engine/config/json/text_values.h"
+#include "engine/config/layout/precision.h"
+#include "engine/ops/optimizer/update_state.h"
 
 namespace trimtab {
 namespace {

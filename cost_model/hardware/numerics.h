@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "cost_model/hardware/hardware_profile.h"
-#include "engine/config/optimizer_config.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
+#include "engine/config/run/optimizer_config.h"
 
 namespace trimtab {
 
@@ -39,7 +39,7 @@ std::vector<std::string> EveryOptimizerState(Precision precision);
 double BytesPerParameter(const ParallelConfig& layout,
                          OptimizerKind optimizer = OptimizerKind::kAdamW);
 
-/// The five precisions, in the order of the table in engine/config/precision.h.
+/// The five precisions, in the order of the table in engine/config/layout/precision.h.
 std::span<const Precision> Precisions();
 /// The precision called `name`. Throws UsageError.
 Precision ParsePrecision(const std::string& name);

@@ -7,8 +7,8 @@
 #include "cost_model/hardware/hardware_profile.h"
 #include "cost_model/hardware/quantity_json.h"
 #include "engine/base/error.h"
-#include "engine/config/parallel_config.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/layout/parallel_config.h"
 
 namespace trimtab {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "cost_model/hardware/hardware_profile.h"
 #include "cost_model/hardware/software_stack.h"
-#include "engine/config/moe_config.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
+#include "engine/config/model/moe_config.h"
 #include "engine/device/record.h"
 
 namespace trimtab {

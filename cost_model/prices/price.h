@@ -9,8 +9,8 @@
 #include "cost_model/prices/message_price.h"
 #include "cost_model/prices/op_roofline.h"
 #include "cost_model/prices/price_tables.h"
-#include "engine/config/moe_config.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
+#include "engine/config/model/moe_config.h"
 #include "engine/device/record.h"
 
 namespace trimtab {

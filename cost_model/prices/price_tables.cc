@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/ops/adamw.h"
-#include "engine/ops/cpu/attention_tile.h"
+#include "engine/ops/cpu/attention/attention_tile.h"
+#include "engine/ops/optimizer/adamw.h"
 
 namespace trimtab {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cost_model/hardware/hardware_profile.h"
 #include "cost_model/prices/interpolate.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 #include "engine/device/record.h"
 
 namespace trimtab {

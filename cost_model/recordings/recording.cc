@@ -8,6 +8,7 @@
 #include "engine/device/repeat.h"
 #include "engine/model/gpt_model.h"
 #include "engine/parallel/sharded_data_parallel.h"
+#include "engine/runtime/context.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/device/device.h"
 #include "engine/device/memory.h"
 #include "engine/device/record.h"

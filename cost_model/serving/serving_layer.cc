@@ -4,10 +4,10 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
-#include "engine/layers/layer_cache.h"
-#include "engine/layers/packed_parameter.h"
-#include "engine/train/trainer.h"
+#include "engine/config/rules/rules.h"
+#include "engine/layers/attention/layer_cache.h"
+#include "engine/parameters/packed_parameter.h"
+#include "engine/runtime/context.h"
 
 namespace trimtab {
 namespace {

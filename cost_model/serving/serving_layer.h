@@ -8,11 +8,11 @@
 
 #include "cost_model/serving/serving_work.h"
 #include "engine/comm/parallel_context.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/device/device.h"
 #include "engine/device/record.h"
-#include "engine/layers/parameter.h"
 #include "engine/model/gpt_model.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

@@ -5,7 +5,7 @@
 
 #include "engine/base/units.h"
 #include "engine/comm/parallel_context.h"
-#include "engine/infer/serving_model.h"
+#include "engine/infer/executor/serving_model.h"
 
 namespace trimtab {
 namespace {

@@ -8,7 +8,7 @@
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/layers/layer_cache.h"
+#include "engine/layers/attention/layer_cache.h"
 
 namespace trimtab {
 namespace {

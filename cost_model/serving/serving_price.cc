@@ -5,7 +5,7 @@
 
 #include "cost_model/prices/overlap.h"
 #include "engine/base/error.h"
-#include "engine/ops/packed_gemm.h"
+#include "engine/ops/packed/packed_gemm.h"
 
 namespace trimtab {
 namespace {
@@ -162,8 +162,8 @@ double ServingPricer::Experts(const ServingProduct& product, const ServingWork& 
                          product.flops / rates_.expert_flops + Unpacking(weights, product.flops));
 }
 
-// A cpu unpacks weights for each of few rows and once for many (engine/ops/cpu/packed_gemm.cc). Few
-// rows multiply by those in 32 bits where they are.
+// A cpu unpacks weights for each of few rows and once for many
+// (engine/ops/cpu/packed/packed_gemm.cc). Few rows multiply by those in 32 bits where they are.
 double ServingPricer::Unpacking(double weights, double flops) const {
   if (rates_.unpack_rate == 0) return 0;
   const double rows = flops / (2 * weights);

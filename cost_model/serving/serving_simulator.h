@@ -9,9 +9,9 @@
 #include "cost_model/serving/serving_price.h"
 #include "cost_model/serving/serving_steps.h"
 #include "cost_model/serving/simulated_engine.h"
-#include "engine/infer/load_report.h"
+#include "engine/infer/load/load_report.h"
+#include "engine/infer/load/workload.h"
 #include "engine/infer/serving_config.h"
-#include "engine/infer/workload.h"
 
 namespace trimtab {
 

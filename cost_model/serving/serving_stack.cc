@@ -6,7 +6,7 @@
 #include "cost_model/hardware/quantity_json.h"
 #include "cost_model/serving/builtin_rates.h"
 #include "engine/base/error.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 
 namespace trimtab {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cost_model/serving/serving_work.h"
-#include "engine/infer/step_plan.h"
-#include "engine/ops/paged_attention.h"
+#include "engine/infer/scheduler/step_plan.h"
+#include "engine/ops/attention/paged_attention.h"
 
 namespace trimtab {
 

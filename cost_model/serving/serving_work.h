@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/config/model_config.h"
+#include "engine/config/model/model_config.h"
 #include "engine/device/record.h"
 
 namespace trimtab {

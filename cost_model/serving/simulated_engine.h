@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/infer/batcher.h"
-#include "engine/infer/draft_model.h"
+#include "engine/infer/scheduler/batcher.h"
+#include "engine/infer/scheduler/draft_model.h"
 
 namespace trimtab {
 

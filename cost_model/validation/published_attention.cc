@@ -6,7 +6,7 @@
 #include "cost_model/validation/published_words.h"
 #include "engine/base/error.h"
 #include "engine/base/plain_name.h"
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
 
 namespace trimtab {
 namespace {

@@ -11,7 +11,7 @@
 #include "cost_model/validation/published_words.h"
 #include "engine/base/error.h"
 #include "engine/base/plain_name.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 
 namespace trimtab {
 namespace {

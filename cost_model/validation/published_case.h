@@ -7,7 +7,7 @@
 
 #include "cost_model/hardware/cluster.h"
 #include "cost_model/validation/published_run.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

@@ -11,8 +11,8 @@
 #include "cost_model/validation/row_object.h"
 #include "engine/base/error.h"
 #include "engine/base/plain_name.h"
-#include "engine/config/strict_json.h"
-#include "engine/config/text_values.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/json/text_values.h"
 
 namespace trimtab {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
 
 namespace trimtab {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cost_model/validation/published_words.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 
 namespace trimtab {
 

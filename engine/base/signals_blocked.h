@@ -3,7 +3,7 @@
 // Kernels that are compiled while a program runs keep values below their stack's end, further than
 // the ABI's red zone: oneDNN's products for AVX-512 do. A signal's handler would write over them,
 // and whatever the thread computes next would be wrong. So threads that compute get no signals, and
-// where the main thread computes itself, handlers have a stack of their own (tools/signals.cc).
+// where the main thread computes itself, handlers have a stack of their own (tools/cli/signals.cc).
 #pragma once
 
 #include <csignal>

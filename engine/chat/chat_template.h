@@ -13,7 +13,7 @@
 #include "engine/chat/jinja/template.h"
 #include "engine/chat/jinja/text.h"
 #include "engine/chat/tool_format.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 namespace trimtab {
 

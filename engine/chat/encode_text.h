@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/chat/jinja/text.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 namespace trimtab {
 

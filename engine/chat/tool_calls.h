@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/chat/tool_format.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 namespace trimtab {
 

@@ -17,9 +17,9 @@
 
 #include "engine/base/io/lock_file.h"
 #include "engine/checkpoint/safetensors.h"
-#include "engine/config/run_config.h"
-#include "engine/layers/fp8_snapshot.h"
-#include "engine/layers/parameter.h"
+#include "engine/config/run/run_config.h"
+#include "engine/parameters/fp8_snapshot.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

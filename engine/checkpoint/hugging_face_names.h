@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/model_config.h"
-#include "engine/layers/parameter.h"
+#include "engine/config/model/model_config.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

@@ -10,8 +10,8 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/checkpoint/slice_runs.h"
-#include "engine/config/model_differences.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/model/model_differences.h"
 #include "engine/families/hugging_face.h"
 #include "engine/families/registry.h"
 

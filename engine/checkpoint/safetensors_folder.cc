@@ -7,7 +7,7 @@
 #include <set>
 
 #include "engine/base/error.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 
 namespace trimtab {
 namespace {

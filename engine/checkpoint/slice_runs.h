@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/layers/parameter.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

@@ -11,8 +11,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/model_limits.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/model/model_limits.h"
 
 namespace trimtab {
 namespace {

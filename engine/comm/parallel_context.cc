@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/signals_blocked.h"
-#include "engine/comm/inproc_group.h"
+#include "engine/comm/inproc/inproc_group.h"
 
 namespace trimtab {
 namespace {

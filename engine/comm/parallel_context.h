@@ -6,7 +6,7 @@
 
 #include "engine/comm/communicator.h"
 #include "engine/comm/process_groups.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 
 namespace trimtab {
 

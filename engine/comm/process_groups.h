@@ -12,7 +12,7 @@
 #include <array>
 #include <vector>
 
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 #include "engine/device/record.h"
 
 namespace trimtab {

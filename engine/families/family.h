@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/model_config.h"
+#include "engine/config/model/model_config.h"
 #include "engine/families/keys/config_file.h"
 #include "engine/families/tensor_names.h"
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/llama_like.h"
 #include "engine/families/registry.h"
 

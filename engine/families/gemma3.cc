@@ -1,7 +1,7 @@
 // Gemma 3's language model, alone or as published beside an image encoder.
 #include <cmath>
 
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/llama_like.h"
 #include "engine/families/registry.h"
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "engine/base/error.h"
-#include "engine/config/model_differences.h"
-#include "engine/config/rules.h"
+#include "engine/config/model/model_differences.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/registry.h"
 
 namespace trimtab {

@@ -6,7 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/nearest_name.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 #include "engine/families/hugging_face.h"
 #include "engine/families/registry.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 
@@ -18,7 +18,7 @@ std::vector<std::string> ModelPresetNames();
 ModelConfig LoadModelConfig(const std::string& preset_or_path);
 
 /// Reads a run whose `model` is an object or the name of a preset. See RunConfigFromJson in
-/// engine/config/run_config.h.
+/// engine/config/run/run_config.h.
 RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where);
 
 /// Reads RUN.json, or a search REPORT.json (takes $.recommended.run). Throws InputError.

@@ -1,4 +1,4 @@
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/llama_like.h"
 #include "engine/families/registry.h"
 

@@ -1,5 +1,5 @@
 #include "engine/base/error.h"
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/registry.h"
 
 namespace trimtab {

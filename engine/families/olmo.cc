@@ -1,5 +1,5 @@
 // OLMo 2 and 3.
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/llama_like.h"
 #include "engine/families/registry.h"
 

@@ -1,7 +1,7 @@
 #include "engine/families/qwen.h"
 
 #include "engine/base/error.h"
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/llama_like.h"
 
 namespace trimtab {

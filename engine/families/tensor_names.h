@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/config/model_config.h"
+#include "engine/config/model/model_config.h"
 
 namespace trimtab {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/data/utf8.h"
+#include "engine/data/dataset/utf8.h"
 
 namespace trimtab {
 namespace {

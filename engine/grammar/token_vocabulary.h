@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 namespace trimtab {
 

@@ -8,9 +8,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
-#include "engine/ops/paged_attention.h"
-#include "engine/train/trainer.h"
+#include "engine/config/rules/rules.h"
+#include "engine/ops/attention/paged_attention.h"
+#include "engine/runtime/context.h"
 
 namespace trimtab {
 namespace {

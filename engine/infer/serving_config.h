@@ -6,10 +6,10 @@
 #include <span>
 #include <string>
 
-#include "engine/config/legality_rule.h"
-#include "engine/config/run_config.h"
-#include "engine/infer/engine.h"
-#include "engine/ops/packed_gemm.h"
+#include "engine/config/rules/legality_rule.h"
+#include "engine/config/run/run_config.h"
+#include "engine/infer/api/engine.h"
+#include "engine/ops/packed/packed_gemm.h"
 
 namespace trimtab {
 
@@ -48,7 +48,7 @@ struct ServingConfig {
 
 using ServingRule = LegalityRule<ServingConfig>;
 
-/// Returns the rules of serving, beside those of training (engine/config/rules.h).
+/// Returns the rules of serving, beside those of training (engine/config/rules/rules.h).
 std::span<const ServingRule> ServingRules();
 
 /// The configuration with what it leaves open filled in: the longest sequence, the cache's blocks.

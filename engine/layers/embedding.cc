@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/layers/linear.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/embedding.h"
-#include "engine/ops/packed_lookup.h"
+#include "engine/layers/linear/linear.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/packed/packed_lookup.h"
+#include "engine/ops/vocabulary/embedding.h"
 
 namespace trimtab {
 

@@ -4,11 +4,11 @@
 
 #include <optional>
 
-#include "engine/config/layer_spec.h"
+#include "engine/config/model/layer_spec.h"
 #include "engine/layers/layer_context.h"
+#include "engine/layers/linear/replicated_linear.h"
 #include "engine/layers/norm.h"
-#include "engine/layers/parameter.h"
-#include "engine/layers/replicated_linear.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

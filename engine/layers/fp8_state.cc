@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
-#include "engine/ops/elementwise.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace trimtab {
 namespace {

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/precision.h"
-#include "engine/layers/fp8_snapshot.h"
+#include "engine/config/layout/precision.h"
 #include "engine/layers/layer_context.h"
-#include "engine/layers/parameter.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/grouped_quantize.h"
+#include "engine/ops/fp8/grouped_quantize.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/parameters/fp8_snapshot.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "engine/comm/parallel_context.h"
-#include "engine/config/moe_config.h"
-#include "engine/config/packing_config.h"
-#include "engine/config/precision.h"
-#include "engine/config/recompute.h"
+#include "engine/config/layout/precision.h"
+#include "engine/config/layout/recompute.h"
+#include "engine/config/model/moe_config.h"
+#include "engine/config/run/packing_config.h"
 #include "engine/device/tensor.h"
-#include "engine/ops/paged_attention.h"
-#include "engine/ops/row_layout.h"
+#include "engine/ops/attention/paged_attention.h"
+#include "engine/ops/attention/row_layout.h"
 
 namespace trimtab {
 

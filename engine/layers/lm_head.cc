@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "engine/layers/recompute.h"
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
+#include "engine/layers/blocks/recompute.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/vocabulary/cross_entropy.h"
 
 namespace trimtab {
 

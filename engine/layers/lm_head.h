@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/layers/embedding.h"
-#include "engine/layers/linear.h"
+#include "engine/layers/linear/linear.h"
 #include "engine/layers/norm.h"
 
 namespace trimtab {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/fused_fp8.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/fp8/fused_fp8.h"
 
 namespace trimtab {
 namespace {

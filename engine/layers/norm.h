@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "engine/config/layer_spec.h"
+#include "engine/config/model/layer_spec.h"
 #include "engine/layers/layer_context.h"
-#include "engine/layers/linear_products.h"
-#include "engine/layers/parameter.h"
-#include "engine/ops/norm.h"
+#include "engine/layers/linear/linear_products.h"
+#include "engine/ops/norm/norm.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/ops/permute.h"
+#include "engine/ops/moe/permute.h"
 
 namespace trimtab {
 namespace {

@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "engine/config/model_config.h"
+#include "engine/config/model/model_config.h"
+#include "engine/layers/blocks/transformer_layer.h"
 #include "engine/layers/embedding.h"
 #include "engine/layers/lm_head.h"
-#include "engine/layers/transformer_layer.h"
-#include "engine/layers/unit_hooks.h"
+#include "engine/parameters/unit_hooks.h"
 
 namespace trimtab {
 

@@ -187,7 +187,7 @@ struct SoftCap {
   }
 };
 
-/// What the cross-entropy of a row needs of its logits (engine/ops/cross_entropy.h).
+/// What the cross-entropy of a row needs of its logits (engine/ops/vocabulary/cross_entropy.h).
 struct LossParts {
   float largest;
   float sum;     // of exp(logit - largest)
@@ -276,8 +276,8 @@ struct AdamWCoefficients {
 };
 
 /// The coefficients of a step from its configuration and from the scalars
-/// (engine/ops/update_state.h) that change: learning rate, 1 / (1 - beta1^step), 1 / sqrt(1 -
-/// beta2^step), gradient scale. In double: 1 - beta2 loses its digits in float.
+/// (engine/ops/optimizer/update_state.h) that change: learning rate, 1 / (1 - beta1^step), 1 /
+/// sqrt(1 - beta2^step), gradient scale. In double: 1 - beta2 loses its digits in float.
 TRIMTAB_HOST_DEVICE AdamWCoefficients MakeAdamWCoefficients(float beta1, float beta2, float epsilon,
                                                             float weight_decay, float learning_rate,
                                                             float bias_correction,
@@ -304,8 +304,8 @@ TRIMTAB_HOST_DEVICE void AdamWElement(const AdamWCoefficients& c, float gradient
   parameter = parameter * c.keep - c.step_size * m / denominator;
 }
 
-/// A step by momentum (engine/ops/momentum.h) with everything that does not depend on the element
-/// worked out.
+/// A step by momentum (engine/ops/optimizer/momentum.h) with everything that does not depend on the
+/// element worked out.
 struct MomentumCoefficients {
   float momentum;
   bool nesterov;
@@ -336,9 +336,9 @@ TRIMTAB_HOST_DEVICE float NormFactor(float squares, float epsilon) {
   return 1.0f / (std::sqrt(squares) + epsilon);
 }
 
-/// What Clip (engine/ops/update_state.h) makes of the sum of squares of gradients that are
-/// `loss_scale` times too large: their norm, what to multiply them by, and 1 if the norm is finite,
-/// else 0.
+/// What Clip (engine/ops/optimizer/update_state.h) makes of the sum of squares of gradients that
+/// are `loss_scale` times too large: their norm, what to multiply them by, and 1 if the norm is
+/// finite, else 0.
 TRIMTAB_HOST_DEVICE void ClipByNorm(double sum_of_squares, float max_norm, float loss_scale,
                                     float& norm, float& gradient_scale, float& apply) {
   constexpr float kLargest = 3.402823466e+38f;
@@ -350,8 +350,8 @@ TRIMTAB_HOST_DEVICE void ClipByNorm(double sum_of_squares, float max_norm, float
   apply = norm <= kLargest ? 1.0f : 0.0f;  // not so for NaN either
 }
 
-/// An fp32 master weight as a bf16 weight and 16 bits (engine/ops/update_state.h): the weight's
-/// bits, rounded to nearest with ties away from zero, and the signed difference from them.
+/// An fp32 master weight as a bf16 weight and 16 bits (engine/ops/optimizer/update_state.h): the
+/// weight's bits, rounded to nearest with ties away from zero, and the signed difference from them.
 TRIMTAB_HOST_DEVICE uint16_t WeightBitsOfMaster(float master) {
   return static_cast<uint16_t>((std::bit_cast<uint32_t>(master) + 0x8000u) >> 16);
 }
@@ -364,9 +364,9 @@ TRIMTAB_HOST_DEVICE float MasterOfParts(uint16_t weight_bits, uint16_t remainder
   return std::bit_cast<float>((static_cast<uint32_t>(weight_bits) << 16 | remainder) - borrow);
 }
 
-/// The scale of a block of fp16 moments (engine/ops/update_state.h) from its largest magnitude, and
-/// what to multiply by to store: both 0 if the block is so close to zero that the scale would not
-/// be a normal number.
+/// The scale of a block of fp16 moments (engine/ops/optimizer/update_state.h) from its largest
+/// magnitude, and what to multiply by to store: both 0 if the block is so close to zero that the
+/// scale would not be a normal number.
 TRIMTAB_HOST_DEVICE void MomentScale(float largest, float& scale, float& inverse) {
   constexpr float kSmallestNormal = 1.17549435e-38f;
   constexpr float kStored = 32768.0f;  // kMomentLargest

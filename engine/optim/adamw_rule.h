@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/ops/adamw.h"
+#include "engine/ops/optimizer/adamw.h"
 #include "engine/optim/update_rule.h"
 
 namespace trimtab {

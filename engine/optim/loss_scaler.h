@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/config/precision.h"
+#include "engine/config/layout/precision.h"
 
 namespace trimtab {
 

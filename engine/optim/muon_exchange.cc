@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/ops/elementwise.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace trimtab {
 namespace {

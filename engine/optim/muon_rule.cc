@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ops/momentum.h"
+#include "engine/ops/optimizer/momentum.h"
 #include "engine/optim/orthogonalize.h"
 
 namespace trimtab {

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/update_state.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/optimizer/update_state.h"
 
 namespace trimtab {
 

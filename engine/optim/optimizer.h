@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/comm/parallel_context.h"
-#include "engine/config/optimizer_config.h"
+#include "engine/config/run/optimizer_config.h"
 #include "engine/optim/gradient_norm.h"
 #include "engine/optim/slot_storage.h"
 #include "engine/optim/update_plan.h"

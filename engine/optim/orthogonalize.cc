@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/newton_schulz.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/optimizer/newton_schulz.h"
 
 namespace trimtab {
 

@@ -1,6 +1,6 @@
 #include "engine/optim/sgd_rule.h"
 
-#include "engine/ops/momentum.h"
+#include "engine/ops/optimizer/momentum.h"
 
 namespace trimtab {
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "engine/base/units.h"
-#include "engine/ops/elementwise.h"
+#include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/math.h"
-#include "engine/ops/moment_codes.h"
-#include "engine/ops/update_state.h"
+#include "engine/ops/optimizer/moment_codes.h"
+#include "engine/ops/optimizer/update_state.h"
 
 namespace trimtab {
 namespace {

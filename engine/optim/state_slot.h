@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "engine/base/dtype.h"
-#include "engine/config/precision.h"
+#include "engine/config/layout/precision.h"
 #include "engine/device/tensor.h"
-#include "engine/ops/update_state.h"
+#include "engine/ops/optimizer/update_state.h"
 
 namespace trimtab {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "engine/base/units.h"
-#include "engine/ops/update_state.h"
+#include "engine/ops/optimizer/update_state.h"
 #include "engine/optim/muon_matrices.h"
 
 namespace trimtab {

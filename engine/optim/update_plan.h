@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/config/optimizer_config.h"
+#include "engine/config/run/optimizer_config.h"
 #include "engine/optim/update_rule.h"
 #include "engine/parallel/parameter_shards.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/config/name_pattern.h"
+#include "engine/config/model/name_pattern.h"
 #include "engine/optim/adamw_rule.h"
 #include "engine/optim/muon_rule.h"
 #include "engine/optim/sgd_rule.h"

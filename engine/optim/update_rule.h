@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "engine/comm/parallel_context.h"
-#include "engine/config/optimizer_config.h"
-#include "engine/config/precision.h"
-#include "engine/layers/parameter.h"
+#include "engine/config/layout/precision.h"
+#include "engine/config/run/optimizer_config.h"
 #include "engine/optim/slot_storage.h"
 #include "engine/optim/state_slot.h"
 #include "engine/parallel/parameter_shards.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/ops/elementwise.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace trimtab {
 

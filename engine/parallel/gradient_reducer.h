@@ -15,8 +15,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine/layers/unit_hooks.h"
 #include "engine/parallel/parameter_shards.h"
+#include "engine/parameters/unit_hooks.h"
 
 namespace trimtab {
 

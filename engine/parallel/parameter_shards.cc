@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/config/precision.h"
-#include "engine/ops/adamw.h"
-#include "engine/ops/elementwise.h"
+#include "engine/config/layout/precision.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/optimizer/adamw.h"
 
 namespace trimtab {
 namespace {

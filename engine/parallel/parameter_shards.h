@@ -23,7 +23,7 @@
 
 #include "engine/base/units.h"
 #include "engine/comm/parallel_context.h"
-#include "engine/layers/parameter.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

@@ -4,11 +4,11 @@
 
 #include <optional>
 
-#include "engine/layers/unit_hooks.h"
 #include "engine/parallel/gradient_reducer.h"
 #include "engine/parallel/parameter_shards.h"
 #include "engine/parallel/update_gatherer.h"
 #include "engine/parallel/weight_gatherer.h"
+#include "engine/parameters/unit_hooks.h"
 
 namespace trimtab {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/config/stage_layers.h"
+#include "engine/config/layout/stage_layers.h"
 
 namespace trimtab {
 

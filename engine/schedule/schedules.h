@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 #include "engine/schedule/action.h"
 
 namespace trimtab {

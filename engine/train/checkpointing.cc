@@ -1,4 +1,5 @@
 #include "engine/train/checkpointing.h"
+#include "engine/runtime/whole_model.h"
 
 #include <algorithm>
 #include <map>
@@ -240,21 +241,6 @@ void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader) {
 
 WholeModelDeclaration DeclareWholeModel(Trainer& trainer) {
   return {trainer.run(), trainer.parallel(), trainer.shards().device()};
-}
-
-WholeModelDeclaration DeclareWholeModel(const ModelConfig& model) {
-  RunConfig alone;
-  alone.model = model;
-  const std::unique_ptr<Device> device = MakeMetaDevice(1);
-  return {alone, MakeMetaContext(alone.layout, 0), *device};
-}
-
-std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters) {
-  std::vector<const ParameterSpec*> specs;
-  for (const Parameter* parameter : parameters.parameters()) {
-    specs.push_back(&parameter->spec);
-  }
-  return specs;
 }
 
 std::vector<StoredParameter> StoredParameters(const RunConfig& run,

@@ -3,6 +3,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hugging_face_reader.h"
+#include "engine/runtime/whole_model.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -25,14 +26,8 @@ void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader);
 /// The model of the trainer's run, of which it may hold a few chunks only.
 WholeModelDeclaration DeclareWholeModel(Trainer& trainer);
 
-/// The model as one rank alone declares it.
-WholeModelDeclaration DeclareWholeModel(const ModelConfig& model);
-
 /// Returns what a checkpoint of the run has of `parameters`, which must outlive it.
 std::vector<StoredParameter> StoredParameters(const RunConfig& run,
                                               const ParameterStore& parameters);
-
-/// `parameters` must outlive what is returned.
-std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters);
 
 }  // namespace trimtab

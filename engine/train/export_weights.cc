@@ -6,9 +6,10 @@
 #include <span>
 
 #include "engine/base/io/file.h"
-#include "engine/data/end_tokens.h"
-#include "engine/data/reader_files.h"
+#include "engine/data/tokenizer/end_tokens.h"
+#include "engine/data/tokenizer/reader_files.h"
 #include "engine/families/hugging_face.h"
+#include "engine/runtime/whole_model.h"
 #include "engine/train/checkpointing.h"
 
 namespace trimtab {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/data/token_source.h"
-#include "engine/ops/row_layout.h"
+#include "engine/data/dataset/token_source.h"
+#include "engine/ops/attention/row_layout.h"
 
 namespace trimtab {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/train/routing_report.h"
 
 namespace trimtab {

@@ -1,15 +1,15 @@
 #include "engine/train/trainer.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "engine/config/name_pattern.h"
-#include "engine/config/rules.h"
-#include "engine/layers/expected_rows.h"
+#include "engine/config/model/name_pattern.h"
+#include "engine/config/rules/rules.h"
+#include "engine/layers/moe/expected_rows.h"
 #include "engine/optim/lr_schedule.h"
-#include "engine/schedule/chunks.h"
+#include "engine/runtime/chunks.h"
+#include "engine/runtime/context.h"
+#include "engine/runtime/whole_model.h"
 #include "engine/train/micro_batch_ids.h"
 #include "engine/train/numeric_error.h"
 
@@ -108,37 +108,6 @@ LossTensors NewLossTensors(Device& device) {
 
 }  // namespace
 
-LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, Device& device,
-                       Fp8State* fp8) {
-  return {.device = device,
-          .parallel = parallel,
-          .model = run.model,
-          .micro_batch = run.layout.micro_batch,
-          .sequence = run.sequence_length,
-          .types = TypesOf(run.layout),
-          .routing = run.routing,
-          .fp8 = fp8,
-          .packing = &run.packing};
-}
-
-std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
-  const ParallelConfig& layout = run.layout;
-  const int64_t count = layout.pp * layout.vp;
-  const std::vector<LayerRange> cut = CutLayers(run.model.num_layers, count, layout.stages);
-  std::vector<ModelChunk> chunks;
-  for (int64_t i = pp_rank; i < count; i += layout.pp) {
-    const LayerRange& layers = cut[static_cast<size_t>(i)];
-    chunks.push_back({layers.first, layers.count, i == 0, i + 1 == count});
-  }
-  return chunks;
-}
-
-StageProgram ProgramOf(const RunConfig& run, int64_t pp_rank) {
-  const ParallelConfig& layout = run.layout;
-  const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
-  return PlanPipeline(layout.schedule, shape)[static_cast<size_t>(pp_rank)];
-}
-
 Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& device)
     : Trainer(run, parallel, device, ProgramOf(Legal(run), parallel.pp_rank)) {}
 
@@ -176,15 +145,6 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
     fp8_->Allocate(device, stage_.in_flight(), /*keeps_weights=*/!shards().weights_sharded());
   }
   WeightsChanged();
-}
-
-WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const ParallelContext& parallel,
-                                             Device& device)
-    : parameters(run.frozen), fp8(run.fp8) {
-  const bool in_fp8 = TypesOf(run.layout).fp8;
-  const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
-                       WholeModel(run.model));
-  parameters.Place({});
 }
 
 void Trainer::Observe(LinearObserver* observer) {
@@ -335,14 +295,6 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step, std::optional<
   }
   loss_scaler_.EndStep(result.skipped);
   return result;
-}
-
-int ThreadsPerRank(const RunConfig& run) {
-  if (run.threads_per_rank > 0) return static_cast<int>(run.threads_per_rank);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  const int count = sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-  return std::max(1, count / static_cast<int>(run.layout.world_size()));
 }
 
 }  // namespace trimtab

@@ -9,14 +9,14 @@
 #include <span>
 #include <vector>
 
-#include "engine/config/run_config.h"
-#include "engine/data/token_source.h"
+#include "engine/config/run/run_config.h"
+#include "engine/data/dataset/token_source.h"
 #include "engine/layers/fp8_state.h"
 #include "engine/model/gpt_model.h"
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/sharded_data_parallel.h"
-#include "engine/train/captured_steps.h"
+#include "engine/runtime/captured_steps.h"
 #include "engine/train/routing_report.h"
 #include "engine/train/stage_runner.h"
 
@@ -30,17 +30,6 @@ struct StepResult {
   bool skipped = false;  // fp16: gradients overflowed, so weights stayed and the loss scale halved
   RoutingReport routing{};  // with experts; its losses are no part of `loss`
 };
-
-/// The chunks of the run's model on pipeline rank `pp_rank`, in order.
-std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank);
-
-/// What a rank of pipeline rank `pp_rank` does in a step.
-StageProgram ProgramOf(const RunConfig& run, int64_t pp_rank);
-
-/// What the layers of the run's model need to know on this rank. `run`, `parallel` and `device`
-/// must outlive it; `fp8` is nullptr unless the precision is fp8.
-LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, Device& device,
-                       Fp8State* fp8);
 
 class Trainer {
  public:
@@ -150,18 +139,5 @@ class Trainer {
   bool warm_ = false;          // a step has run: every kernel has been chosen
   CapturedSteps captured_;
 };
-
-/// The whole model of a run as it would be declared on this rank without a pipeline: its parameters
-/// in their order, without memory.
-struct WholeModelDeclaration {
-  WholeModelDeclaration(const RunConfig& run, const ParallelContext& parallel, Device& device);
-
-  ParameterStore parameters;
-  Fp8State fp8;
-};
-
-/// Worker threads of one rank: run.threads_per_rank, or if that is 0 an equal share of this
-/// machine's cores, at least 1.
-int ThreadsPerRank(const RunConfig& run);
 
 }  // namespace trimtab

@@ -1,6 +1,6 @@
-#include "engine/ops/attention_sink.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/latent_heads.h"
+#include "engine/ops/attention/attention_sink.h"
+#include "engine/ops/attention/latent_heads.h"
+#include "engine/ops/elementwise/elementwise.h"
 #include "profiler/calibrate/calibrate_op_cases.h"
 
 namespace trimtab {

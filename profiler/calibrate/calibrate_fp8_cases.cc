@@ -1,5 +1,5 @@
 // The cases that fp8 runs have and others do not.
-#include "engine/ops/quantize.h"
+#include "engine/ops/fp8/quantize.h"
 #include "profiler/calibrate/calibrate_op_cases.h"
 
 namespace trimtab {

@@ -1,9 +1,9 @@
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gate_rows.h"
-#include "engine/ops/grouped_gemm.h"
-#include "engine/ops/permute.h"
-#include "engine/ops/router.h"
-#include "engine/ops/sequence_routing.h"
+#include "engine/ops/activation/gate_rows.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/grouped_gemm.h"
+#include "engine/ops/moe/permute.h"
+#include "engine/ops/moe/router.h"
+#include "engine/ops/moe/sequence_routing.h"
 #include "profiler/calibrate/calibrate_op_cases.h"
 
 namespace trimtab {

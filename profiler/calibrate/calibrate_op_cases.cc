@@ -1,15 +1,15 @@
 #include "profiler/calibrate/calibrate_op_cases.h"
 
 #include "engine/base/units.h"
-#include "engine/ops/activation.h"
-#include "engine/ops/adamw.h"
-#include "engine/ops/attention.h"
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/embedding.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/head_norm.h"
-#include "engine/ops/norm.h"
+#include "engine/ops/activation/activation.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/norm/head_norm.h"
+#include "engine/ops/norm/norm.h"
+#include "engine/ops/optimizer/adamw.h"
+#include "engine/ops/vocabulary/cross_entropy.h"
+#include "engine/ops/vocabulary/embedding.h"
 
 namespace trimtab {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/device/record.h"
-#include "engine/ops/fused_fp8.h"
+#include "engine/ops/fp8/fused_fp8.h"
 #include "profiler/calibrate/calibrate_rig.h"
 
 namespace trimtab {

@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/ops/activation.h"
-#include "engine/ops/attention.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/norm.h"
+#include "engine/ops/activation/activation.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/norm/norm.h"
 #include "profiler/stats.h"
 
 namespace trimtab {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/ops/elementwise.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace trimtab {
 namespace {

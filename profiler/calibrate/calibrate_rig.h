@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/device/tensor.h"
-#include "engine/train/ranks.h"
+#include "engine/runtime/ranks.h"
 #include "profiler/drift.h"
 #include "profiler/other_work.h"
 #include "profiler/probe.h"

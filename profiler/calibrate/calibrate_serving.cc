@@ -10,9 +10,9 @@
 
 #include "cost_model/serving/serving_prediction.h"
 #include "engine/base/units.h"
-#include "engine/infer/random_weights.h"
-#include "engine/infer/rank_runner.h"
-#include "engine/infer/sampler.h"
+#include "engine/infer/api/sampler.h"
+#include "engine/infer/executor/rank_runner.h"
+#include "engine/runtime/weights/random_weights.h"
 
 namespace trimtab {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cost_model/hardware/hardware_profile.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "profiler/calibrate/calibrate_plan.h"
 #include "profiler/drift.h"
 #include "profiler/race_fit.h"

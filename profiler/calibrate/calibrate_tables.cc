@@ -4,9 +4,9 @@
 #include <functional>
 
 #include "engine/comm/communicator.h"
-#include "engine/ops/attention.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
 #include "profiler/calibrate/calibrate_op_cases.h"
 
 namespace trimtab {

@@ -1,8 +1,8 @@
 #include <chrono>
 #include <variant>
 
-#include "engine/infer/clock.h"
-#include "engine/infer/engine_loop.h"
+#include "engine/infer/api/engine_loop.h"
+#include "engine/infer/scheduler/clock.h"
 #include "profiler/serving/load_target.h"
 
 namespace trimtab {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/infer/engine.h"
-#include "engine/infer/load_report.h"
-#include "engine/infer/workload.h"
+#include "engine/infer/api/engine.h"
+#include "engine/infer/load/load_report.h"
+#include "engine/infer/load/workload.h"
 
 namespace trimtab {
 

@@ -9,7 +9,7 @@
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/checkpoint/xxh64.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 #include "profiler/calibrate/calibrate_serving.h"
 
 namespace trimtab {

@@ -6,10 +6,10 @@
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
-#include "engine/config/strict_json.h"
-#include "engine/infer/make_engine.h"
-#include "engine/infer/random_weights.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/infer/replicas/make_engine.h"
 #include "engine/infer/serving_json.h"
+#include "engine/runtime/weights/random_weights.h"
 #include "profiler/serving/load_generator.h"
 
 namespace trimtab {

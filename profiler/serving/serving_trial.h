@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/infer/load/workload.h"
 #include "engine/infer/serving_config.h"
-#include "engine/infer/workload.h"
 #include "profiler/trial.h"
 #include "profiler/worker.h"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 #include "search/page/html.h"
 
 namespace trimtab {

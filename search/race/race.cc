@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
 #include "search/race/correct.h"
 #include "search/race/retry.h"
 #include "search/space/space_rows.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/base/units.h"
-#include "engine/infer/acceptance.h"
+#include "engine/infer/scheduler/acceptance.h"
 
 namespace trimtab {
 BestCases::BestCases(const ServingPredictor& predictor, const ServiceLoad& load,

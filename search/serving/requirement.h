@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/infer/load_report.h"
+#include "engine/infer/load/load_report.h"
 
 namespace trimtab {
 

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "engine/base/error.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 #include "engine/infer/serving_json.h"
 #include "search/serving/serving_space.h"
 #include "search/space/space.h"

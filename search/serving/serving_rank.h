@@ -3,7 +3,7 @@
 
 #include <compare>
 
-#include "engine/infer/load_report.h"
+#include "engine/infer/load/load_report.h"
 #include "search/serving/serving_space.h"
 
 namespace trimtab {

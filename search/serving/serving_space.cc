@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
 #include "engine/base/units.h"
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
 #include "engine/infer/serving_json.h"
 
 namespace trimtab {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "engine/base/error.h"
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
 
 namespace trimtab {
 namespace {

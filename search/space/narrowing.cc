@@ -7,8 +7,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
-#include "engine/config/layout_keys.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/layout/layout_keys.h"
 #include "search/space/space_rows.h"
 
 namespace trimtab {

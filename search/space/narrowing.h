@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/parallel_config.h"
+#include "engine/config/layout/parallel_config.h"
 
 namespace trimtab {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "search/space/predictor.h"
 
 namespace trimtab {

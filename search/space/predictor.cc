@@ -6,7 +6,7 @@
 
 #include "cost_model/dry_run/dry_run.h"
 #include "engine/base/error.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 
 namespace trimtab {
 namespace {

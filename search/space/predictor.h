@@ -9,7 +9,7 @@
 #include <string>
 
 #include "cost_model/closed_form/closed_form.h"
-#include "engine/infer/load_report.h"
+#include "engine/infer/load/load_report.h"
 #include "search/space/space.h"
 
 namespace trimtab {

@@ -5,8 +5,8 @@
 
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
-#include "engine/config/model_limits.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/load_config.h"
 #include "search/space/space.h"
 #include "search/space/space_tree.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/config/recompute.h"
+#include "engine/config/layout/recompute.h"
 
 namespace trimtab {
 

@@ -9,7 +9,7 @@
 #include "cost_model/goodput.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
 #include "search/space/space.h"
 
 namespace trimtab {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cost_model/hardware/cluster.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "search/space/narrowing.h"
 #include "search/space/requirements.h"
 

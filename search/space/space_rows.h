@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cost_model/closed_form/closed_form.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "search/space/space.h"
 
 namespace trimtab {

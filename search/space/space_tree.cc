@@ -5,7 +5,7 @@
 
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
-#include "engine/config/layout_keys.h"
+#include "engine/config/layout/layout_keys.h"
 
 namespace trimtab {
 

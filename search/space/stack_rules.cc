@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/base/error.h"
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
 #include "search/space/narrowing.h"
 
 namespace trimtab {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cost_model/hardware/software_stack.h"
-#include "engine/config/layout_keys.h"
-#include "engine/config/rules.h"
+#include "engine/config/layout/layout_keys.h"
+#include "engine/config/rules/rules.h"
 
 namespace trimtab {
 

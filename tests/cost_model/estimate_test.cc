@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/finish.h"
-#include "engine/config/parallel_config.h"
-#include "engine/config/run_config.h"
+#include "engine/config/layout/parallel_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/families/load_config.h"
 
 namespace trimtab {

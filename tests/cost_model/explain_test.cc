@@ -8,7 +8,7 @@
 #include "cost_model/dry_run/dry_run.h"
 #include "cost_model/prices/price.h"
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/families/load_config.h"
 
 namespace trimtab {

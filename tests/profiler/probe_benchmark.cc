@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/model_config.h"
+#include "engine/config/model/model_config.h"
 #include "engine/families/load_config.h"
 #include "engine/train/trainer.h"
 #include "profiler/probe.h"

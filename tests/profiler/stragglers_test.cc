@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/data/open_token_source.h"
+#include "engine/data/dataset/open_token_source.h"
 #include "profiler/measure.h"
 
 namespace trimtab {

@@ -14,8 +14,8 @@
 #include <random>
 
 #include "engine/base/units.h"
-#include "engine/config/recompute.h"
-#include "engine/config/rules.h"
+#include "engine/config/layout/recompute.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
 #include "search/space/space.h"
 #include "tests/engine/train/run_losses.h"

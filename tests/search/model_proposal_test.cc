@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 
 namespace trimtab {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "engine/base/error.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/families/load_config.h"
 #include "tests/search/schema_check.h"
 #include "tests/search/search_fakes.h"

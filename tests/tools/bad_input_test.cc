@@ -12,7 +12,7 @@
 #include "tests/engine/data/data_test_util.h"
 #include "tests/tools/bad_input.h"
 #include "tests/tools/run_cli.h"
-#include "tools/command.h"
+#include "tools/cli/command.h"
 
 namespace trimtab {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/machine_profile.h"
+#include "tools/cli/machine_profile.h"
 
 #include <gtest/gtest.h>
 

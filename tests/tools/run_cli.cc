@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/engine/data/data_test_util.h"
-#include "tools/command.h"
+#include "tools/cli/command.h"
 
 namespace trimtab {
 

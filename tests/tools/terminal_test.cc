@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "tools/output.h"
-#include "tools/progress.h"
-#include "tools/signals.h"
-#include "tools/table.h"
+#include "tools/cli/output.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/signals.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

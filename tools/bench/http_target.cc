@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/infer/clock.h"
+#include "engine/infer/scheduler/clock.h"
 #include "tools/serve/address.h"
 
 namespace trimtab {

@@ -7,10 +7,10 @@
 #include "engine/base/log.h"
 #include "profiler/calibrate/calibrate.h"
 #include "profiler/calibrate/calibrate_plan.h"
-#include "tools/command.h"
-#include "tools/machine_profile.h"
-#include "tools/progress.h"
-#include "tools/table.h"
+#include "tools/cli/command.h"
+#include "tools/cli/machine_profile.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

@@ -8,11 +8,11 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/chat/chat_template.h"
-#include "engine/infer/engine.h"
-#include "tools/command.h"
+#include "engine/infer/api/engine.h"
+#include "tools/cli/command.h"
+#include "tools/cli/serving_flags.h"
+#include "tools/cli/signals.h"
 #include "tools/serve/reply/answer.h"
-#include "tools/serving_flags.h"
-#include "tools/signals.h"
 
 namespace trimtab {
 namespace {

@@ -5,8 +5,8 @@
 #include "cost_model/hardware/cluster.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "tools/command.h"
-#include "tools/table.h"
+#include "tools/cli/command.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "engine/base/error.h"
 #include "search/live_report.h"
-#include "tools/command.h"
-#include "tools/signals.h"
+#include "tools/cli/command.h"
+#include "tools/cli/signals.h"
 
 namespace trimtab {
 namespace {

@@ -5,12 +5,12 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
-#include "engine/data/corpus.h"
-#include "engine/data/indexed_dataset.h"
-#include "engine/data/open_tokenizer.h"
-#include "tools/command.h"
-#include "tools/progress.h"
-#include "tools/table.h"
+#include "engine/data/dataset/corpus.h"
+#include "engine/data/dataset/indexed_dataset.h"
+#include "engine/data/tokenizer/open_tokenizer.h"
+#include "tools/cli/command.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

@@ -3,12 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
-#include "engine/config/rules.h"
-#include "tools/command.h"
+#include "engine/config/rules/rules.h"
+#include "tools/cli/command.h"
+#include "tools/cli/table.h"
+#include "tools/cli/version.h"
 #include "tools/doctor/doctor_checks.h"
 #include "tools/doctor/doctor_speed.h"
-#include "tools/table.h"
-#include "tools/version.h"
 
 namespace trimtab {
 namespace {

@@ -12,10 +12,10 @@
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
-#include "tools/command.h"
-#include "tools/common_flags.h"
-#include "tools/serving_problem.h"
-#include "tools/table.h"
+#include "tools/cli/command.h"
+#include "tools/cli/common_flags.h"
+#include "tools/cli/serving_problem.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

@@ -4,9 +4,9 @@
 #include "engine/base/units.h"
 #include "engine/infer/serving_json.h"
 #include "search/serving/serving_findings.h"
-#include "tools/command.h"
-#include "tools/serving_problem.h"
-#include "tools/table.h"
+#include "tools/cli/command.h"
+#include "tools/cli/serving_problem.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

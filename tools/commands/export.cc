@@ -4,14 +4,14 @@
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
 #include "engine/train/export_weights.h"
-#include "tools/command.h"
-#include "tools/megatron/options.h"
-#include "tools/progress.h"
-#include "tools/signals.h"
-#include "tools/table.h"
+#include "export/megatron/options.h"
+#include "tools/cli/command.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/signals.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

@@ -8,13 +8,13 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
-#include "engine/infer/clock.h"
-#include "engine/infer/engine.h"
-#include "engine/infer/text_stream.h"
-#include "tools/command.h"
-#include "tools/serving_flags.h"
-#include "tools/signals.h"
-#include "tools/table.h"
+#include "engine/infer/api/engine.h"
+#include "engine/infer/api/text_stream.h"
+#include "engine/infer/scheduler/clock.h"
+#include "tools/cli/command.h"
+#include "tools/cli/serving_flags.h"
+#include "tools/cli/signals.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

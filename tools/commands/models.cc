@@ -4,8 +4,8 @@
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
 #include "engine/families/registry.h"
-#include "tools/command.h"
-#include "tools/table.h"
+#include "tools/cli/command.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

@@ -11,11 +11,11 @@
 #include "engine/base/units.h"
 #include "profiler/fp8_scan.h"
 #include "profiler/worker.h"
-#include "tools/command.h"
-#include "tools/common_flags.h"
-#include "tools/launcher_flag.h"
-#include "tools/progress.h"
-#include "tools/table.h"
+#include "tools/cli/command.h"
+#include "tools/cli/common_flags.h"
+#include "tools/cli/launcher_flag.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

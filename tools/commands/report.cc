@@ -2,7 +2,7 @@
 
 #include "engine/base/error.h"
 #include "search/report.h"
-#include "tools/command.h"
+#include "tools/cli/command.h"
 
 namespace trimtab {
 namespace {

@@ -3,15 +3,15 @@
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/load_config.h"
 #include "search/space/gpu_counts.h"
 #include "search/training_workload.h"
+#include "tools/cli/common_flags.h"
+#include "tools/cli/packing_flags.h"
+#include "tools/cli/proposal_flags.h"
+#include "tools/cli/serving_problem.h"
 #include "tools/commands/search_command.h"
-#include "tools/common_flags.h"
-#include "tools/packing_flags.h"
-#include "tools/proposal_flags.h"
-#include "tools/serving_problem.h"
 
 namespace trimtab {
 namespace {

@@ -11,17 +11,17 @@
 #include "engine/base/error.h"
 #include "engine/base/io/scratch_folder.h"
 #include "engine/base/log.h"
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "search/page/report_folder.h"
 #include "search/report.h"
 #include "search/space/gpu_counts.h"
 #include "search/study/study_file.h"
+#include "tools/cli/signals.h"
+#include "tools/cli/version.h"
 #include "tools/dashboard/dashboard.h"
 #include "tools/search/search_progress.h"
 #include "tools/search/search_text.h"
 #include "tools/search/space_text.h"
-#include "tools/signals.h"
-#include "tools/version.h"
 
 namespace trimtab {
 namespace {

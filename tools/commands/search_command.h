@@ -10,8 +10,8 @@
 #include "search/seed_study.h"
 #include "search/space/narrowing.h"
 #include "search/space/space_description.h"
-#include "tools/command.h"
-#include "tools/launcher_flag.h"
+#include "tools/cli/command.h"
+#include "tools/cli/launcher_flag.h"
 
 namespace trimtab {
 

@@ -1,9 +1,9 @@
 #include "engine/base/error.h"
 #include "search/serving/serving_search.h"
 #include "search/serving/serving_workload.h"
+#include "tools/cli/serving_problem.h"
 #include "tools/commands/search_command.h"
-#include "tools/serving_problem.h"
-#include "tools/serving_quality.h"
+#include "tools/validation/serving_quality.h"
 
 namespace trimtab {
 namespace {

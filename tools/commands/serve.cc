@@ -9,14 +9,14 @@
 #include "engine/base/log.h"
 #include "engine/chat/tool_format.h"
 #include "engine/grammar/token_grammar.h"
-#include "engine/infer/engine.h"
-#include "tools/command.h"
+#include "engine/infer/api/engine.h"
+#include "tools/cli/command.h"
+#include "tools/cli/serving_flags.h"
+#include "tools/cli/signals.h"
 #include "tools/serve/address.h"
 #include "tools/serve/api_key.h"
 #include "tools/serve/cors.h"
 #include "tools/serve/http_server.h"
-#include "tools/serving_flags.h"
-#include "tools/signals.h"
 
 namespace trimtab {
 namespace {

@@ -6,7 +6,7 @@
 #include "engine/base/io/isolated_call.h"
 #include "engine/comm/nccl_versions.h"
 #include "engine/device/cuda/loader.h"
-#include "engine/ops/cuda/cudnn_limits.h"
+#include "engine/ops/cuda/cudnn/cudnn_limits.h"
 #include "tools/doctor/doctor_checks.h"
 
 namespace trimtab {

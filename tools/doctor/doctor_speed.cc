@@ -7,7 +7,7 @@
 
 #include "cost_model/hardware/cluster.h"
 #include "engine/base/log.h"
-#include "engine/train/ranks.h"
+#include "engine/runtime/ranks.h"
 #include "profiler/probe.h"
 
 namespace trimtab {

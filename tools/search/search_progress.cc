@@ -4,8 +4,8 @@
 
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "tools/cli/signals.h"
 #include "tools/search/search_text.h"
-#include "tools/signals.h"
 
 namespace trimtab {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "search/workload/search_events.h"
-#include "tools/progress.h"
+#include "tools/cli/progress.h"
 
 namespace trimtab {
 

@@ -9,8 +9,8 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "search/report.h"
+#include "tools/cli/table.h"
 #include "tools/search/serving_text.h"
-#include "tools/table.h"
 #include "tools/text/common_part.h"
 
 namespace trimtab {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/units.h"
-#include "tools/table.h"
+#include "tools/cli/table.h"
 #include "tools/text/common_part.h"
 
 namespace trimtab {

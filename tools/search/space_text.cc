@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/table.h"
+#include "tools/cli/table.h"
 
 namespace trimtab {
 

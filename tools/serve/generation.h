@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/infer/engine_loop.h"
+#include "engine/infer/api/engine_loop.h"
 #include "tools/serve/counted.h"
 #include "tools/serve/reply/reply.h"
 #include "tools/serve/server_stats.h"

@@ -7,6 +7,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/signals_blocked.h"
+#include "tools/cli/version.h"
 #include "tools/serve/api/tokenize.h"
 #include "tools/serve/cors.h"
 #include "tools/serve/generation.h"
@@ -16,7 +17,6 @@
 #include "tools/serve/plain_server.h"
 #include "tools/serve/reply/json_text.h"
 #include "tools/serve/routes.h"
-#include "tools/version.h"
 
 namespace trimtab {
 namespace {

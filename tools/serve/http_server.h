@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/infer/engine.h"
+#include "engine/infer/api/engine.h"
 #include "tools/serve/api/api_request.h"
 
 namespace trimtab {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tools/cli/version.h"
 #include "tools/serve/api/field.h"
 #include "tools/serve/routes.h"
-#include "tools/version.h"
 
 namespace trimtab {
 namespace {

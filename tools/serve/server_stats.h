@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/infer/engine.h"
+#include "engine/infer/api/engine.h"
 
 namespace trimtab {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
 
 namespace trimtab {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/model_config.h"
+#include "engine/config/model/model_config.h"
 
 namespace trimtab {
 

@@ -12,8 +12,8 @@
 #include <exception>
 
 #include "engine/base/units.h"
+#include "engine/comm/inproc/reduce_kernels.h"
 #include "engine/comm/mpi/exchange_rounds.h"
-#include "engine/comm/reduce_kernels.h"
 
 namespace trimtab {
 namespace {

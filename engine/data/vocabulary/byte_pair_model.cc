@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/data/byte_alphabet.h"
-#include "engine/data/tokenizer_config.h"
+#include "engine/data/tokenizer/byte_alphabet.h"
+#include "engine/data/tokenizer/tokenizer_config.h"
 #include "engine/data/vocabulary/characters.h"
 #include "engine/data/vocabulary/hugging_face_json.h"
 

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "engine/base/error.h"
-#include "engine/config/strict_json.h"
-#include "engine/data/byte_alphabet.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/data/tokenizer/byte_alphabet.h"
 
 namespace trimtab {
 namespace {

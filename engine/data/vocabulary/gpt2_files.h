@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/data/tokenizer_config.h"
+#include "engine/data/tokenizer/tokenizer_config.h"
 
 namespace trimtab {
 

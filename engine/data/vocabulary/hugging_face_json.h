@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/base/error.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 #include "engine/data/vocabulary/pattern.h"
 
 namespace trimtab {

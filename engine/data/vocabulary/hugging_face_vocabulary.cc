@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 #include "engine/data/vocabulary/hugging_face_json.h"
 #include "engine/data/vocabulary/token_decoder.h"
 

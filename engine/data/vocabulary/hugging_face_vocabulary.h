@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/data/tokenizer_config.h"
+#include "engine/data/tokenizer/tokenizer_config.h"
 #include "engine/data/vocabulary/normalizer.h"
 #include "engine/data/vocabulary/pre_tokenizer.h"
 #include "engine/data/vocabulary/special_tokens.h"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/data/byte_alphabet.h"
+#include "engine/data/tokenizer/byte_alphabet.h"
 #include "engine/data/vocabulary/hugging_face_json.h"
 #include "engine/data/vocabulary/metaspace.h"
 

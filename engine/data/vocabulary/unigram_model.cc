@@ -4,7 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "engine/data/tokenizer_config.h"
+#include "engine/data/tokenizer/tokenizer_config.h"
 #include "engine/data/vocabulary/characters.h"
 #include "engine/data/vocabulary/hugging_face_json.h"
 

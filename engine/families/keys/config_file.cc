@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/error.h"
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/keys/other_keys.h"
 
 namespace trimtab {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/model_config.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/model/model_config.h"
 
 namespace trimtab {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
-#include "engine/config/model_limits.h"
+#include "engine/config/model/model_limits.h"
 #include "engine/families/keys/config_file.h"
 
 namespace trimtab {

@@ -1,7 +1,7 @@
 #include "engine/ops/cuda/emulated_ops.h"
 
 #include "engine/device/cuda/emulation/emulated_device.h"
-#include "engine/ops/cuda/fill.h"
+#include "engine/ops/cuda/elementwise/fill.h"
 
 namespace trimtab {
 

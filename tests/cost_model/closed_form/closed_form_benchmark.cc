@@ -11,9 +11,9 @@
 
 #include "cost_model/closed_form/closed_form.h"
 #include "cost_model/recordings/recording.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
-#include "engine/train/trainer.h"
+#include "engine/runtime/chunks.h"
 
 namespace trimtab {
 namespace {

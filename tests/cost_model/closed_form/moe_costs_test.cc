@@ -2,7 +2,7 @@
 // kinds, everything that routing can do, every kind of layout.
 #include <gtest/gtest.h>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "tests/cost_model/closed_form/same_estimate.h"
 #include "tests/cost_model/closed_form/spaces.h"
 #include "tests/engine/train/moe_runs.h"

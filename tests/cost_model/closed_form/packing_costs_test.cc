@@ -1,7 +1,7 @@
 // The closed form and the dry run agree on packed documents, whose lengths a distribution states.
 #include <gtest/gtest.h>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "tests/cost_model/closed_form/same_estimate.h"
 #include "tests/cost_model/closed_form/spaces.h"
 #include "tests/engine/train/run_losses.h"

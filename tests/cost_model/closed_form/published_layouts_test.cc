@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
 #include "tests/cost_model/closed_form/same_estimate.h"
 #include "tests/cost_model/closed_form/spaces.h"

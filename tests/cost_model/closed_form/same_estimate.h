@@ -4,7 +4,7 @@
 #include "cost_model/closed_form/closed_form.h"
 #include "cost_model/estimate.h"
 #include "cost_model/hardware/cluster.h"
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

@@ -6,8 +6,8 @@
 
 #include "cost_model/hardware/cluster.h"
 #include "cost_model/hardware/numerics.h"
-#include "engine/config/rules.h"
-#include "engine/config/run_config.h"
+#include "engine/config/rules/rules.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

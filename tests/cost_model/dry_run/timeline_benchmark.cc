@@ -12,7 +12,7 @@
 
 #include "cost_model/closed_form/stage_costs.h"
 #include "cost_model/dry_run/timeline.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
 #include "engine/schedule/pipeline.h"
 

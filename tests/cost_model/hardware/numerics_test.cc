@@ -7,7 +7,7 @@
 #include "cost_model/closed_form/closed_form.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
 
 namespace trimtab {

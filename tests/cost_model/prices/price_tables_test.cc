@@ -5,11 +5,11 @@
 
 #include "cost_model/prices/price.h"
 #include "engine/base/error.h"
-#include "engine/ops/attention_block.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/grouped_gemm.h"
-#include "engine/ops/norm.h"
+#include "engine/ops/attention/attention_block.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/gemm/grouped_gemm.h"
+#include "engine/ops/norm/norm.h"
 
 namespace trimtab {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "cost_model/prices/tile_share.h"
 #include "engine/base/error.h"
-#include "engine/ops/attention.h"
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/vocabulary/cross_entropy.h"
 
 namespace trimtab {
 namespace {

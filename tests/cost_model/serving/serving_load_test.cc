@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cost_model/serving/serving_price.h"
-#include "engine/config/model_config.h"
+#include "engine/config/model/model_config.h"
 #include "engine/families/load_config.h"
 
 namespace trimtab {

@@ -5,9 +5,9 @@
 
 #include "cost_model/serving/serving_prediction.h"
 #include "engine/base/units.h"
-#include "engine/config/parallel_config.h"
-#include "engine/infer/random_weights.h"
-#include "engine/infer/rank_runner.h"
+#include "engine/config/layout/parallel_config.h"
+#include "engine/infer/executor/rank_runner.h"
+#include "engine/runtime/weights/random_weights.h"
 #include "tests/engine/train/families.h"
 
 namespace trimtab {

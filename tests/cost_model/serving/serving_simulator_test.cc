@@ -9,7 +9,7 @@
 #include "cost_model/serving/serving_prediction.h"
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
-#include "engine/infer/acceptance.h"
+#include "engine/infer/scheduler/acceptance.h"
 
 namespace trimtab {
 namespace {

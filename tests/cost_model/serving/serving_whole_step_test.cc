@@ -9,7 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/device/record.h"
-#include "engine/infer/serving_model.h"
+#include "engine/infer/executor/serving_model.h"
 #include "tests/engine/train/families.h"
 
 namespace trimtab {

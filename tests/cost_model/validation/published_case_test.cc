@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cost_model/validation/predictor.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 
 namespace trimtab {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
-#include "engine/data/hugging_face_tokenizer.h"
+#include "engine/data/tokenizer/hugging_face_tokenizer.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
 

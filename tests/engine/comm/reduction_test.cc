@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "engine/comm/reduce_kernels.h"
+#include "engine/comm/inproc/reduce_kernels.h"
 #include "tests/engine/comm/exact_values.h"
 
 namespace trimtab {

@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "engine/base/error.h"
-#include "engine/config/rules.h"
-#include "engine/config/run_config.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/rules/rules.h"
+#include "engine/config/run/run_config.h"
 #include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
 

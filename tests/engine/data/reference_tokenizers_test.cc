@@ -6,8 +6,8 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/data/open_tokenizer.h"
-#include "engine/data/reader_files.h"
+#include "engine/data/tokenizer/open_tokenizer.h"
+#include "engine/data/tokenizer/reader_files.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
 #include "tests/tools/npm.h"

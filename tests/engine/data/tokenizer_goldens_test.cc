@@ -6,8 +6,8 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/data/hugging_face_tokenizer.h"
-#include "engine/infer/text_stream.h"
+#include "engine/data/tokenizer/hugging_face_tokenizer.h"
+#include "engine/infer/api/text_stream.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {

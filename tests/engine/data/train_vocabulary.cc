@@ -3,7 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/data/byte_alphabet.h"
+#include "engine/data/tokenizer/byte_alphabet.h"
 
 namespace trimtab {
 namespace {

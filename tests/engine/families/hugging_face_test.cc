@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 #include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
 

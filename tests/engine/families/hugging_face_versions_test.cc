@@ -6,8 +6,8 @@
 #include <set>
 
 #include "engine/base/error.h"
-#include "engine/config/model_differences.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
+#include "engine/config/model/model_differences.h"
 #include "engine/families/hugging_face.h"
 #include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"

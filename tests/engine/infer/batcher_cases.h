@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/base/units.h"
-#include "engine/infer/batcher.h"
+#include "engine/infer/scheduler/batcher.h"
 
 namespace trimtab {
 

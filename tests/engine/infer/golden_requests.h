@@ -1,7 +1,7 @@
 // Requests for engines that serve golden weights.
 #pragma once
 
-#include "engine/infer/request.h"
+#include "engine/infer/api/request.h"
 #include "tests/engine/infer/golden_weights.h"
 
 namespace trimtab {

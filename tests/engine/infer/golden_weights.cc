@@ -1,6 +1,6 @@
 #include "tests/engine/infer/golden_weights.h"
 
-#include "engine/infer/random_weights.h"
+#include "engine/runtime/weights/random_weights.h"
 #include "tests/engine/train/families.h"
 
 namespace trimtab {

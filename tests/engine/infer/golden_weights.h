@@ -8,7 +8,7 @@
 
 #include "engine/checkpoint/safetensors.h"
 #include "engine/infer/serving_config.h"
-#include "engine/infer/weight_source.h"
+#include "engine/runtime/weights/weight_source.h"
 
 namespace trimtab {
 

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/infer/make_engine.h"
+#include "engine/infer/replicas/make_engine.h"
 #include "tests/engine/infer/golden_weights.h"
 #include "tests/engine/infer/serving_layouts.h"
 #include "tests/engine/train/families.h"

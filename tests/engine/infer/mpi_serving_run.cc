@@ -15,9 +15,9 @@
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
-#include "engine/config/text_values.h"
-#include "engine/infer/make_engine.h"
-#include "engine/infer/rank_runner.h"
+#include "engine/config/json/text_values.h"
+#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/replicas/make_engine.h"
 #include "tests/engine/infer/golden_weights.h"
 
 namespace trimtab {

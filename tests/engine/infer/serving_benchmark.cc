@@ -2,8 +2,8 @@
 // decoding against the bandwidth of reading, prompts against the rate of products, 16 sequences
 // against one, and against what these limits leave of that: as many products as 16 tokens take, or
 // reading the weights once, whichever is longer. Products are those of fp32; a matrix unit goes
-// beyond them (engine/ops/cpu/packed_tiles.h). A limit is measured right after what it limits and
-// for about as long, and the ratio is the median over rounds: machines wander.
+// beyond them (engine/ops/cpu/packed/packed_tiles.h). A limit is measured right after what it
+// limits and for about as long, and the ratio is the median over rounds: machines wander.
 //
 //   bazel run -c opt //tests/engine/infer:serving_benchmark -- [model] [threads] [rounds]
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 #include "engine/base/units.h"
 #include "engine/families/load_config.h"
-#include "engine/infer/random_weights.h"
-#include "engine/infer/serving_model.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
+#include "engine/infer/executor/serving_model.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/runtime/weights/random_weights.h"
 
 namespace trimtab {
 namespace {

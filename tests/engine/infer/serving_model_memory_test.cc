@@ -4,9 +4,9 @@
 
 #include <numeric>
 
-#include "engine/infer/random_weights.h"
-#include "engine/infer/serving_model.h"
-#include "engine/train/ranks.h"
+#include "engine/infer/executor/serving_model.h"
+#include "engine/runtime/ranks.h"
+#include "engine/runtime/weights/random_weights.h"
 #include "tests/engine/infer/serving_layouts.h"
 #include "tests/engine/train/families.h"
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/config/model_config.h"
+#include "engine/config/model/model_config.h"
 #include "engine/layers/layer_context.h"
-#include "engine/layers/parameter.h"
+#include "engine/parameters/parameter.h"
 
 namespace trimtab {
 

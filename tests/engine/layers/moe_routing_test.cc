@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/layers/moe_dispatcher.h"
-#include "engine/layers/moe_router.h"
-#include "engine/ops/elementwise.h"
+#include "engine/layers/moe/moe_dispatcher.h"
+#include "engine/layers/moe/moe_router.h"
+#include "engine/ops/elementwise/elementwise.h"
 #include "tests/engine/layers/layer_cases.h"
 
 namespace trimtab {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "engine/ops/elementwise.h"
+#include "engine/ops/elementwise/elementwise.h"
 #include "tests/engine/layers/layer_cases.h"
 
 namespace trimtab {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ops/attention.h"
+#include "engine/ops/attention/attention.h"
 #include "tests/engine/model/record_model.h"
 #include "tests/engine/train/run_losses.h"
 

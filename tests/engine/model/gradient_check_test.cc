@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "engine/data/token_source.h"
+#include "engine/data/dataset/token_source.h"
 #include "engine/model/gpt_model.h"
 #include "tests/engine/train/moe_runs.h"
 #include "tests/engine/train/run_losses.h"

@@ -1,7 +1,7 @@
 // What a micro batch through a model reports on the meta device.
 #pragma once
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/device/record.h"
 
 namespace trimtab {

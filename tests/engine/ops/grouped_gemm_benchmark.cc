@@ -10,8 +10,8 @@
 #include <functional>
 #include <vector>
 
-#include "engine/ops/elementwise.h"
-#include "engine/ops/grouped_gemm.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/grouped_gemm.h"
 
 namespace trimtab {
 namespace {

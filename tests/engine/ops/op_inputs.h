@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/device/tensor.h"
-#include "engine/ops/attention_block.h"
+#include "engine/ops/attention/attention_block.h"
 #include "tests/engine/ops/op_list.h"
 
 namespace trimtab {

@@ -1,10 +1,10 @@
 // The cases of op_list.h that belong to attention.
-#include "engine/ops/attention.h"
-#include "engine/ops/attention_block.h"
-#include "engine/ops/attention_sink.h"
-#include "engine/ops/head_norm.h"
-#include "engine/ops/latent_heads.h"
-#include "engine/ops/whole_norm.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/attention/attention_block.h"
+#include "engine/ops/attention/attention_sink.h"
+#include "engine/ops/attention/latent_heads.h"
+#include "engine/ops/norm/head_norm.h"
+#include "engine/ops/norm/whole_norm.h"
 #include "tests/engine/ops/op_inputs.h"
 
 namespace trimtab {

@@ -1,5 +1,5 @@
 // The cases of op_list.h that write fp8 copies of what they make.
-#include "engine/ops/fused_fp8.h"
+#include "engine/ops/fp8/fused_fp8.h"
 #include "tests/engine/ops/op_inputs.h"
 
 namespace trimtab {

@@ -1,10 +1,10 @@
 // The cases of op_list.h that belong to a mixture of experts.
-#include "engine/ops/gate_rows.h"
-#include "engine/ops/grouped_gemm.h"
-#include "engine/ops/grouped_quantize.h"
-#include "engine/ops/permute.h"
-#include "engine/ops/router.h"
-#include "engine/ops/sequence_routing.h"
+#include "engine/ops/activation/gate_rows.h"
+#include "engine/ops/fp8/grouped_quantize.h"
+#include "engine/ops/gemm/grouped_gemm.h"
+#include "engine/ops/moe/permute.h"
+#include "engine/ops/moe/router.h"
+#include "engine/ops/moe/sequence_routing.h"
 #include "tests/engine/ops/op_inputs.h"
 
 namespace trimtab {

@@ -1,8 +1,8 @@
 // The cases of op_list.h that belong to serving.
 #include <numeric>
 
-#include "engine/ops/packed_lookup.h"
-#include "engine/ops/paged_attention.h"
+#include "engine/ops/attention/paged_attention.h"
+#include "engine/ops/packed/packed_lookup.h"
 #include "tests/engine/ops/op_inputs.h"
 #include "tests/engine/ops/op_test.h"
 

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/ops/adamw.h"
-#include "engine/ops/attention.h"
-#include "engine/ops/attention_block.h"
-#include "engine/ops/cross_entropy.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/norm.h"
-#include "engine/ops/quantize.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/attention/attention_block.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/fp8/quantize.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/norm/norm.h"
+#include "engine/ops/optimizer/adamw.h"
+#include "engine/ops/vocabulary/cross_entropy.h"
 #include "tests/engine/ops/op_list.h"
 #include "tests/engine/ops/op_test.h"
 

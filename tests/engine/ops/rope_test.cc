@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "engine/ops/attention.h"
+#include "engine/ops/attention/attention.h"
 #include "tests/engine/ops/op_test.h"
 
 namespace trimtab {

@@ -1,5 +1,5 @@
 // What Hopper's tensor cores lose of fp8 products' sums, as the cpu imitates it.
-#include "engine/ops/cpu/short_sums.h"
+#include "engine/ops/cpu/gemm/short_sums.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "engine/ops/gemm.h"
-#include "engine/ops/grouped_gemm.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/gemm/grouped_gemm.h"
 
 namespace trimtab {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <random>
 
-#include "engine/ops/adamw.h"
+#include "engine/ops/optimizer/adamw.h"
 
 namespace trimtab {
 namespace {

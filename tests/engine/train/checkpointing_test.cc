@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/runtime/whole_model.h"
 #include "engine/train/run_training.h"
 
 namespace trimtab {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/data/corpus.h"
-#include "engine/data/open_tokenizer.h"
+#include "engine/data/dataset/corpus.h"
+#include "engine/data/tokenizer/open_tokenizer.h"
 #include "engine/families/hugging_face.h"
 #include "engine/families/load_config.h"
 #include "engine/train/export_weights.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 
 namespace trimtab {
 

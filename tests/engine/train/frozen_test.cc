@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
+#include "engine/runtime/ranks.h"
+#include "engine/runtime/whole_model.h"
 #include "engine/train/checkpointing.h"
-#include "engine/train/ranks.h"
 #include "tests/cost_model/closed_form/same_estimate.h"
 #include "tests/cost_model/closed_form/spaces.h"
 #include "tests/engine/data/data_test_util.h"

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/train/ranks.h"
+#include "engine/runtime/ranks.h"
 #include "tests/engine/comm/watchdog.h"
 #include "tests/engine/train/layouts.h"
 #include "tests/engine/train/message_listener.h"

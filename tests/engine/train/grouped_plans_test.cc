@@ -6,10 +6,10 @@
 
 #include "engine/comm/parallel_context.h"
 #include "engine/device/cuda/emulation/emulated_device.h"
+#include "engine/ops/cuda/elementwise/fill.h"
 #include "engine/ops/cuda/emulated_ops.h"
-#include "engine/ops/cuda/fill.h"
-#include "engine/ops/cuda/gemm_key.h"
-#include "engine/ops/cuda/gemm_plan_cache.h"
+#include "engine/ops/cuda/gemm/gemm_key.h"
+#include "engine/ops/cuda/gemm/gemm_plan_cache.h"
 #include "engine/train/trainer.h"
 #include "tests/engine/train/moe_runs.h"
 

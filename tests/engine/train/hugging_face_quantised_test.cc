@@ -4,10 +4,10 @@
 #include <random>
 
 #include "engine/base/float8.h"
-#include "engine/config/strict_json.h"
+#include "engine/config/json/strict_json.h"
 #include "engine/families/load_config.h"
 #include "engine/families/registry.h"
-#include "engine/train/checkpointing.h"
+#include "engine/runtime/whole_model.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {

@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
-#include "engine/train/checkpointing.h"
+#include "engine/runtime/whole_model.h"
 #include "tests/engine/data/data_test_util.h"
 
 namespace trimtab {

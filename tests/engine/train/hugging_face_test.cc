@@ -12,13 +12,14 @@
 #include <stdexcept>
 
 #include "engine/base/float16.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/hugging_face.h"
 #include "engine/families/load_config.h"
 #include "engine/families/registry.h"
+#include "engine/runtime/ranks.h"
+#include "engine/runtime/whole_model.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/export_weights.h"
-#include "engine/train/ranks.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/train/layouts.h"
 

@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
+#include "engine/runtime/ranks.h"
+#include "engine/runtime/whole_model.h"
 #include "engine/train/checkpointing.h"
-#include "engine/train/ranks.h"
 #include "engine/train/run_training.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/train/run_losses.h"

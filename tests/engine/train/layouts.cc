@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/config/layout_keys.h"
-#include "engine/config/rules.h"
-#include "engine/config/text_values.h"
+#include "engine/config/json/text_values.h"
+#include "engine/config/layout/layout_keys.h"
+#include "engine/config/rules/rules.h"
 
 namespace trimtab {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "tests/engine/train/small_models.h"
 
 namespace trimtab {

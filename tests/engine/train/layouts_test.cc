@@ -11,8 +11,8 @@
 #include <string>
 #include <unordered_set>
 
-#include "engine/config/layout_keys.h"
-#include "engine/config/rules.h"
+#include "engine/config/layout/layout_keys.h"
+#include "engine/config/rules/rules.h"
 
 namespace trimtab {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "engine/config/run_config.h"
+#include "engine/config/run/run_config.h"
 #include "engine/device/device.h"
 
 namespace trimtab {

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "tests/engine/train/moe_runs.h"
 #include "tests/engine/train/run_losses.h"
 

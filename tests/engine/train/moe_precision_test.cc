@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/comm/parallel_context.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/ops/cuda/emulated_ops.h"
 #include "tests/engine/train/moe_runs.h"
 #include "tests/engine/train/run_losses.h"

@@ -12,7 +12,7 @@
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
-#include "engine/train/ranks.h"
+#include "engine/runtime/ranks.h"
 #include "tests/engine/train/message_listener.h"
 #include "tests/engine/train/run_losses.h"
 

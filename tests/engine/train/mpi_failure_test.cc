@@ -9,7 +9,7 @@
 #include <thread>
 #include <tuple>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "tests/engine/comm/mpirun.h"
 #include "tests/engine/train/message_listener.h"
 #include "tests/engine/train/run_losses.h"

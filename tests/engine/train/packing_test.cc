@@ -6,7 +6,7 @@
 #include <cctype>
 #include <map>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {

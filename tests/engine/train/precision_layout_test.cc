@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {

@@ -6,8 +6,8 @@
 #include <cctype>
 #include <tuple>
 
-#include "engine/config/rules.h"
-#include "engine/train/ranks.h"
+#include "engine/config/rules/rules.h"
+#include "engine/runtime/ranks.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/device/cuda/loader.h"
-#include "engine/train/ranks.h"
+#include "engine/runtime/ranks.h"
 
 namespace trimtab {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {

@@ -13,8 +13,8 @@
 #include <cstdlib>
 
 #include "engine/families/load_config.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/gemm.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {

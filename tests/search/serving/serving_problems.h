@@ -8,7 +8,7 @@
 
 #include "cost_model/serving/serving_stack.h"
 #include "engine/families/load_config.h"
-#include "engine/infer/workload.h"
+#include "engine/infer/load/workload.h"
 #include "search/serving/serving_space.h"
 
 namespace trimtab {

@@ -6,8 +6,8 @@
 
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
+#include "engine/config/json/text_values.h"
 #include "engine/config/model_presets.h"
-#include "engine/config/text_values.h"
 #include "search/space/space.h"
 #include "tests/search/search_fakes.h"
 

@@ -10,7 +10,7 @@
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "cost_model/closed_form/closed_form.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
 #include "profiler/calibrate/calibrate.h"
 #include "profiler/measure.h"

@@ -7,7 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
+#include "engine/config/rules/rules.h"
 #include "search/walk/best_layouts.h"
 #include "tests/search/search_fakes.h"
 

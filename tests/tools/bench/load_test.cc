@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
-#include "engine/data/tokenizer.h"
-#include "engine/infer/load_report.h"
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/infer/load/load_report.h"
 #include "profiler/serving/load_generator.h"
 #include "tests/tools/serve/fake_engine.h"
 #include "tools/bench/http_target.h"

@@ -14,8 +14,8 @@
 
 #include "cost_model/serving/serving_prediction.h"
 #include "engine/families/load_config.h"
-#include "engine/infer/make_engine.h"
-#include "engine/infer/random_weights.h"
+#include "engine/infer/replicas/make_engine.h"
+#include "engine/runtime/weights/random_weights.h"
 #include "profiler/calibrate/calibrate_serving.h"
 #include "profiler/serving/load_generator.h"
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/infer/engine.h"
+#include "engine/infer/api/engine.h"
 
 namespace trimtab {
 

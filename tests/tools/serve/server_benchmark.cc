@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "engine/base/mix.h"
-#include "engine/data/hugging_face_tokenizer.h"
+#include "engine/data/tokenizer/hugging_face_tokenizer.h"
 #include "engine/families/load_config.h"
-#include "engine/infer/make_engine.h"
-#include "engine/infer/random_weights.h"
+#include "engine/infer/replicas/make_engine.h"
+#include "engine/runtime/weights/random_weights.h"
 #include "tools/serve/http_server.h"
 
 namespace trimtab {

@@ -9,9 +9,9 @@
 #include "engine/base/error.h"
 #include "engine/chat/chat_template.h"
 #include "engine/chat/tool_calls.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/grammar/token_grammar.h"
-#include "engine/infer/engine.h"
+#include "engine/infer/api/engine.h"
 #include "tools/serve/api/field_value.h"
 
 namespace trimtab {

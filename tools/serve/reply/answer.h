@@ -10,9 +10,9 @@
 
 #include "engine/chat/reasoning.h"
 #include "engine/chat/tool_calls.h"
-#include "engine/data/tokenizer.h"
-#include "engine/infer/request.h"
-#include "engine/infer/text_stream.h"
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/infer/api/request.h"
+#include "engine/infer/api/text_stream.h"
 #include "tools/serve/api/api_request.h"
 #include "tools/serve/reply/token_text.h"
 

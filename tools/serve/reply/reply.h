@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "tools/serve/api/api_request.h"
 #include "tools/serve/reply/answer.h"
 

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/data/tokenizer.h"
-#include "engine/infer/request.h"
-#include "engine/infer/text_stream.h"
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/infer/api/request.h"
+#include "engine/infer/api/text_stream.h"
 
 namespace trimtab {
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "engine/base/error.h"
-#include "engine/data/byte_alphabet.h"
+#include "engine/data/tokenizer/byte_alphabet.h"
 #include "engine/data/vocabulary/byte_pair_merger.h"
 #include "engine/data/vocabulary/normal_form.h"
 #include "engine/data/vocabulary/pattern.h"

@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/device/tensor.h"
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 
 namespace trimtab {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/device/cuda/cuda_device.h"
-#include "engine/ops/cuda/attention_kernels.h"
+#include "engine/ops/cuda/attention/attention_kernels.h"
 #include "tests/engine/ops/cuda/meter.h"
 
 namespace trimtab {

@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
-#include "engine/ops/attention_block.h"
+#include "engine/ops/attention/attention_block.h"
 #include "engine/ops/cuda/emulated_ops.h"
-#include "engine/ops/elementwise.h"
+#include "engine/ops/elementwise/elementwise.h"
 #include "tests/engine/ops/op_inputs.h"
 #include "tests/engine/ops/op_test.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ops/gemm.h"
+#include "engine/ops/gemm/gemm.h"
 
 namespace trimtab {
 

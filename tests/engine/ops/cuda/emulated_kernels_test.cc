@@ -10,11 +10,11 @@
 #include <tuple>
 
 #include "engine/base/float16.h"
-#include "engine/ops/adamw.h"
-#include "engine/ops/cross_entropy.h"
 #include "engine/ops/cuda/emulated_ops.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/embedding.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/optimizer/adamw.h"
+#include "engine/ops/vocabulary/cross_entropy.h"
+#include "engine/ops/vocabulary/embedding.h"
 
 namespace trimtab {
 namespace {

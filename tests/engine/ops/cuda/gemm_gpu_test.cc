@@ -8,9 +8,9 @@
 
 #include "engine/device/cuda/loader.h"
 #include "engine/device/tensor.h"
-#include "engine/ops/elementwise.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/quantize.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/fp8/quantize.h"
+#include "engine/ops/gemm/gemm.h"
 
 namespace trimtab {
 namespace {

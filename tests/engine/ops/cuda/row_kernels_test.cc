@@ -5,13 +5,13 @@
 
 #include <cmath>
 
-#include "engine/ops/activation.h"
-#include "engine/ops/attention.h"
+#include "engine/ops/activation/activation.h"
+#include "engine/ops/attention/attention.h"
+#include "engine/ops/attention/latent_heads.h"
 #include "engine/ops/cuda/emulated_ops.h"
-#include "engine/ops/fused_fp8.h"
-#include "engine/ops/gemm.h"
-#include "engine/ops/latent_heads.h"
-#include "engine/ops/norm.h"
+#include "engine/ops/fp8/fused_fp8.h"
+#include "engine/ops/gemm/gemm.h"
+#include "engine/ops/norm/norm.h"
 #include "tests/engine/ops/op_test.h"
 
 namespace trimtab {

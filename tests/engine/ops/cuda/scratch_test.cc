@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/ops/cuda/emulated_ops.h"
-#include "engine/ops/fused_fp8.h"
+#include "engine/ops/fp8/fused_fp8.h"
 
 namespace trimtab {
 namespace {

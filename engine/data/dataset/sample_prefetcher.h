@@ -1,0 +1,71 @@
+// Reads the samples of a run ahead of its steps, on a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/data/dataset/token_source.h"
+
+namespace trimtab {
+
+// Micro batches whose samples a rank reads before they are due.
+inline constexpr int64_t kMicroBatchesAhead = 2;
+
+/// The samples of another source. Those that Expect has announced are read before they are asked
+/// for, as long as they are asked for in the order in which they were announced; others are read
+/// when they are asked for. What is read is the same either way.
+class SamplePrefetcher final : public TokenSource {
+ public:
+  /// Samples of `tokens` ids; at most `ahead` of them are kept. `source` must outlive this.
+  SamplePrefetcher(const TokenSource& source, int64_t tokens, int64_t ahead);
+  ~SamplePrefetcher() override;
+  SamplePrefetcher(const SamplePrefetcher&) = delete;
+  SamplePrefetcher& operator=(const SamplePrefetcher&) = delete;
+
+  /// Announces samples [first, first + count), behind those announced before.
+  void Expect(int64_t first, int64_t count);
+
+  /// Throws what reading the sample threw.
+  void Sample(int64_t index, std::span<int32_t> tokens) const override;
+  void DocumentBegins(int64_t index, int64_t length, std::vector<int64_t>& begins) const override {
+    source_.DocumentBegins(index, length, begins);
+  }
+  int64_t vocab_size() const override { return source_.vocab_size(); }
+
+ private:
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  struct Ready {
+    int64_t index = 0;
+    std::vector<int32_t> tokens;
+    std::exception_ptr error;
+  };
+
+  /// Reads announced samples on the thread until this is destroyed.
+  void ReadAhead();
+  /// Takes the sample out of those that are ready, with all before it; waits where it is the next
+  /// to be read. Empty where it is neither.
+  std::optional<Ready> Take(int64_t index) const;
+
+  const TokenSource& source_;
+  const int64_t tokens_;
+  const int64_t ahead_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::deque<Range> expected_;       // not read yet, nor being read
+  std::optional<int64_t> reading_;   // the sample that is being read
+  mutable std::deque<Ready> ready_;  // in the order in which they were announced
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,28 @@
+// How many rows of tokens each rank has for each expert, where no token is looked at.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/layers/layer_context.h"
+#include "engine/layers/moe/rank_rows.h"
+
+namespace trimtab {
+
+/// Rows that each rank has for each expert with pad_to_capacity: as many as its tokens can be of
+/// those that an expert takes. 0 without.
+int64_t PaddedRows(const LayerContext& context, const MoeConfig& moe);
+
+/// Whether ExpectedRows says what comes: rows are filled up, or choices made in turn, of which none
+/// is dropped.
+bool RowsAreKnown(const LayerContext& context, const MoeConfig& moe);
+
+/// Rows of each expert [E] that rank `rank` of the world has: exact where choices are made in turn
+/// or filled up. Else as many for each, but for the experts of this context's own rank, which is
+/// taken for the fullest: they have routing.imbalance_factor as many.
+std::vector<int64_t> ExpectedRows(const LayerContext& context, const MoeConfig& moe, int rank);
+/// Those of each of `ranks`.
+RankRows ExpectedRows(const LayerContext& context, const MoeConfig& moe,
+                      const std::vector<int>& ranks);
+
+}  // namespace trimtab
