@@ -1,5 +1,8 @@
 #include "engine/parameters/buffers.h"
 
+#include <fmt/format.h>
+
+#include "engine/base/error.h"
 #include "engine/ops/elementwise/elementwise.h"
 
 namespace trimtab {
@@ -27,6 +30,20 @@ Tensor BufferStore::AllocateKind(Device& device, BufferKind kind, MemoryTag tag)
 void BufferStore::Allocate(Device& device) {
   states_ = AllocateKind(device, BufferKind::kState, MemoryTag::kWeights);
   statistics_ = AllocateKind(device, BufferKind::kStatistic, MemoryTag::kOptimizer);
+}
+
+void LoadBuffers(const BufferStore& buffers,
+                 const std::map<std::string, std::vector<float>>& values,
+                 const std::string& where) {
+  for (const auto& buffer : buffers.all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    const auto found = values.find(buffer->name);
+    if (found == values.end() || std::ssize(found->second) != buffer->numel) {
+      throw InputError(fmt::format("{}: expected a buffer '{}' of {} values", where, buffer->name,
+                                   buffer->numel));
+    }
+    CopyFromHost(buffer->values, found->second);
+  }
 }
 
 }  // namespace trimtab

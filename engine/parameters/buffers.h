@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,5 +46,10 @@ class BufferStore {
   Tensor states_;
   Tensor statistics_;
 };
+
+/// Copies `values`, by name, into the buffers of kind kState. Throws InputError where one of them
+/// is missing or of another length, after `where`.
+void LoadBuffers(const BufferStore& buffers,
+                 const std::map<std::string, std::vector<float>>& values, const std::string& where);
 
 }  // namespace trimtab

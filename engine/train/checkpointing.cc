@@ -79,19 +79,6 @@ std::map<std::string, std::vector<float>> WholeBuffers(Trainer& trainer) {
   return buffers;
 }
 
-void ReadBuffers(Trainer& trainer, const CheckpointHeader& header) {
-  for (const auto& buffer : trainer.parameters().buffers().all()) {
-    if (buffer->kind != BufferKind::kState) continue;
-    const auto found = header.buffers.find(buffer->name);
-    if (found == header.buffers.end() ||
-        static_cast<int64_t>(found->second.size()) != buffer->numel) {
-      throw InputError(fmt::format("checkpoint: expected a buffer '{}' of {} values", buffer->name,
-                                   buffer->numel));
-    }
-    CopyFromHost(buffer->values, found->second);
-  }
-}
-
 /// The scales of all pipeline stages, in the order of the model.
 Fp8Snapshot WholeSnapshot(Trainer& trainer) {
   const ParallelContext& parallel = trainer.parallel();
@@ -209,12 +196,12 @@ void ReadState(Trainer& trainer, const CheckpointReader& reader) {
     trainer.loss_scaler().Restore(scale.scale, scale.good_steps, scale.skipped);
   }
   if (trainer.fp8() != nullptr) trainer.fp8()->Restore(reader.header().fp8);
-  ReadBuffers(trainer, reader.header());
+  LoadBuffers(trainer.parameters().buffers(), reader.header().buffers, "checkpoint");
   trainer.GoOnFrom(reader.header().step, reader.header().samples);
   trainer.WeightsChanged();
 }
 
-void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader) {
+void ReadWeights(Trainer& trainer, const WeightSource& source) {
   constexpr int64_t kAtOnce = int64_t{1} << 22;  // elements; what is held on the host beside them
   trainer.AwaitWeights();
   const bool whole = !trainer.shards().weights_sharded();
@@ -225,17 +212,11 @@ void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader) {
       const int64_t begin = part.begin + done;
       // Padding is in no file.
       host.assign(static_cast<size_t>(std::min(kAtOnce, part.numel - done)), 0.0f);
-      reader.Read({.spec = &parameter->spec, .begin = begin, .values = host});
+      source.Read({.spec = &parameter->spec, .begin = begin, .values = host});
       trainer.shards().WriteWeights(parameter->offset + begin, host);
     }
   }
-  for (const auto& buffer : trainer.parameters().buffers().all()) {
-    if (buffer->kind != BufferKind::kState) continue;
-    const ParameterSpec spec = SpecOf(*buffer);
-    host.assign(static_cast<size_t>(buffer->numel), 0.0f);
-    reader.Read({.spec = &spec, .begin = 0, .values = host});
-    CopyFromHost(buffer->values, host);
-  }
+  LoadBuffers(trainer.parameters().buffers(), source.buffers(), "weights");
   trainer.WeightsChanged();
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/hugging_face_reader.h"
+#include "engine/runtime/weights/weight_source.h"
 #include "engine/runtime/whole_model.h"
 #include "engine/train/trainer.h"
 
@@ -21,7 +21,7 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer);
 void ReadState(Trainer& trainer, const CheckpointReader& reader);
 
 /// Fills this rank's weights; the rest of its state stays as in the first step of a run.
-void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader);
+void ReadWeights(Trainer& trainer, const WeightSource& source);
 
 /// The model of the trainer's run, of which it may hold a few chunks only.
 WholeModelDeclaration DeclareWholeModel(Trainer& trainer);

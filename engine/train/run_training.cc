@@ -54,7 +54,7 @@ class RankLoop {
         trainer_(run, rank.parallel(), rank.device()) {}
 
   /// From the checkpoint `from`, or from the weights, or, with neither, from random weights.
-  void Run(const CheckpointReader* from, const HuggingFaceReader* weights) {
+  void Run(const CheckpointReader* from, const WeightSource* weights) {
     int64_t step = 0;
     int64_t saved = 0;
     if (weights != nullptr) ReadWeights(trainer_, *weights);
@@ -212,12 +212,6 @@ std::unique_ptr<CheckpointReader> OpenCheckpoint(const RunConfig& run,
   return reader;
 }
 
-std::unique_ptr<HuggingFaceReader> OpenWeights(const RunConfig& run, const std::string& path) {
-  if (path.empty()) return nullptr;
-  const WholeModelDeclaration model = DeclareWholeModel(run.model);
-  return std::make_unique<HuggingFaceReader>(path, run.model, model.parameters);
-}
-
 /// Whether `files` are of the very vocabulary of `others`.
 bool SameVocabulary(const std::vector<TokenizerFile>& files,
                     const std::vector<TokenizerFile>& others) {
@@ -262,7 +256,8 @@ TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options
   Shared shared;
   shared.tokens = IdentityOfTokens(run);
   const std::unique_ptr<CheckpointReader> from = OpenCheckpoint(run, options, shared.tokens);
-  const std::unique_ptr<HuggingFaceReader> weights = OpenWeights(run, options.load_hf);
+  std::unique_ptr<WeightSource> weights;
+  if (!options.load_hf.empty()) weights = OpenHuggingFaceWeights(options.load_hf, run.model);
 
   if (!options.checkpoint.empty()) shared.tokenizer_files = TokenizerFiles(run, options);
   shared.summary.first_step = from != nullptr ? from->header().step : 0;

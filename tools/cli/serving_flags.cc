@@ -94,7 +94,8 @@ std::unique_ptr<WeightSource> SourceFlags::OpenWeights() const {
                                    : "--load-hf contradicts --load");
   }
   if (load_.empty()) RequireHuggingFaceFolder(load_hf_);
-  return load_.empty() ? OpenHuggingFaceWeights(load_hf_) : OpenCheckpointWeights(load_);
+  return load_.empty() ? OpenHuggingFaceWeights(load_hf_, LoadModelConfig(load_hf_))
+                       : OpenCheckpointWeights(load_);
 }
 
 std::unique_ptr<Tokenizer> SourceFlags::FindTokenizer(const WeightSource& weights) const {
@@ -198,7 +199,8 @@ bool ServingFlags::Follows(const WeightSource& weights, const WeightSource* draf
 std::unique_ptr<WeightSource> ServingFlags::OpenDraft() const {
   if (draft_.empty()) return nullptr;
   const bool hugging_face = std::filesystem::exists(draft_ + "/config.json");
-  return hugging_face ? OpenHuggingFaceWeights(draft_) : OpenCheckpointWeights(draft_);
+  return hugging_face ? OpenHuggingFaceWeights(draft_, LoadModelConfig(draft_))
+                      : OpenCheckpointWeights(draft_);
 }
 
 ServingConfig ServingFlags::ConfigWith(const WeightSource& weights,

@@ -178,17 +178,8 @@ void ServingModel::LoadWeights(const WeightSource* source) {
     if (source != nullptr) input_scales = source->InputScales(parameter->spec);
     Place(*parameter, values, input_scales);
   }
-  if (device_.kind() != DeviceKind::kMeta) LoadBuffers(*source);
-}
-
-void ServingModel::LoadBuffers(const WeightSource& source) {
-  for (const auto& buffer : store_.buffers().all()) {
-    if (buffer->kind != BufferKind::kState) continue;
-    const auto found = source.buffers().find(buffer->name);
-    TRIMTAB_ASSERT(found != source.buffers().end(), "no values of buffer {}", buffer->name);
-    TRIMTAB_ASSERT(std::ssize(found->second) == buffer->numel, "buffer {} has {} values, not {}",
-                   buffer->name, found->second.size(), buffer->numel);
-    CopyFromHost(buffer->values, found->second);
+  if (device_.kind() != DeviceKind::kMeta) {
+    LoadBuffers(store_.buffers(), source->buffers(), "weights");
   }
 }
 

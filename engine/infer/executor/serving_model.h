@@ -42,7 +42,6 @@ class ServingModel {
   /// Of what every tensor-parallel rank has a share, there must be a multiple.
   int64_t row_multiple() const { return context_.sequence_parallel() ? context_.tp() : 1; }
   void LoadWeights(const WeightSource* source);
-  void LoadBuffers(const WeightSource& source);
   /// Puts `values`, all of the parameter's, where the layers look for them.
   void Place(Parameter& parameter, std::span<const float> values,
              std::span<const float> input_scales);

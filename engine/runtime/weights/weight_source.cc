@@ -7,7 +7,6 @@
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/hugging_face_reader.h"
-#include "engine/families/load_config.h"
 #include "engine/runtime/weights/quantized_weights.h"
 #include "engine/runtime/whole_model.h"
 
@@ -32,16 +31,14 @@ class CheckpointWeights final : public WeightSource {
 
 class HuggingFaceWeights final : public WeightSource {
  public:
-  explicit HuggingFaceWeights(const std::string& directory)
-      : HuggingFaceWeights(directory, LoadModelConfig(directory)) {}
+  HuggingFaceWeights(const std::string& directory, const ModelConfig& model)
+      : HuggingFaceWeights(directory, model, DeclareWholeModel(model).parameters) {}
 
   const ModelConfig& model() const override { return model_; }
   void Read(const TensorSlice& slice) const override { reader_.Read(slice); }
   const std::map<std::string, std::vector<float>>& buffers() const override { return buffers_; }
 
  private:
-  HuggingFaceWeights(const std::string& directory, const ModelConfig& model)
-      : HuggingFaceWeights(directory, model, DeclareWholeModel(model).parameters) {}
   HuggingFaceWeights(const std::string& directory, const ModelConfig& model,
                      const ParameterStore& declared)
       : model_(model), reader_(directory, model, declared) {
@@ -77,8 +74,9 @@ std::unique_ptr<WeightSource> OpenCheckpointWeights(const std::string& directory
   return std::make_unique<CheckpointWeights>(directory);
 }
 
-std::unique_ptr<WeightSource> OpenHuggingFaceWeights(const std::string& directory) {
-  return std::make_unique<HuggingFaceWeights>(directory);
+std::unique_ptr<WeightSource> OpenHuggingFaceWeights(const std::string& directory,
+                                                     const ModelConfig& model) {
+  return std::make_unique<HuggingFaceWeights>(directory, model);
 }
 
 }  // namespace trimtab

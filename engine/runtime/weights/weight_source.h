@@ -1,4 +1,4 @@
-// Where the weights of a model that serves come from.
+// Where the weights of a model come from, for training and for serving.
 #pragma once
 
 #include <map>
@@ -37,7 +37,8 @@ void RequireFinite(const ParameterSpec& spec, std::span<const float> values);
 /// checkpoint), InputError.
 std::unique_ptr<WeightSource> OpenCheckpointWeights(const std::string& directory);
 
-/// A Hugging Face folder: config.json and safetensors. Throws InputError.
-std::unique_ptr<WeightSource> OpenHuggingFaceWeights(const std::string& directory);
+/// The safetensors of a Hugging Face folder, which hold `model`. Throws InputError.
+std::unique_ptr<WeightSource> OpenHuggingFaceWeights(const std::string& directory,
+                                                     const ModelConfig& model);
 
 }  // namespace trimtab

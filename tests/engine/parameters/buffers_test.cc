@@ -1,8 +1,11 @@
 #include "engine/parameters/buffers.h"
+#include "engine/base/error.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "engine/base/error.h"
 
 namespace trimtab {
 namespace {
@@ -29,6 +32,20 @@ TEST(Buffers, StatisticsStandTogetherAndStatesApart) {
   EXPECT_EQ(store.all().size(), 3u);
   EXPECT_EQ(store.all()[1]->name, "bias");
   EXPECT_EQ(device->memory().current_total(), 4 * (5 + 2));
+}
+
+TEST(Buffers, StatesAreLoadedByName) {
+  const auto device = MakeCpuDevice(1);
+  BufferStore store;
+  Buffer& bias = store.Declare("bias", BufferKind::kState, 2);
+  store.Declare("load", BufferKind::kStatistic, 1);
+  store.Allocate(*device);
+  LoadBuffers(store, {{"bias", {5, 6}}, {"another", {1}}}, "x");
+  EXPECT_EQ(HostCopy(bias.values), (std::vector<float>{5, 6}));
+  for (const std::vector<float>& values : {std::vector<float>{}, {1}, {1, 2, 3}}) {
+    EXPECT_THROW(LoadBuffers(store, {{"bias", values}}, "x"), InputError);
+  }
+  EXPECT_THROW(LoadBuffers(store, {}, "x"), InputError);
 }
 
 TEST(Buffers, TakeNoMemoryWhereThereAreNone) {

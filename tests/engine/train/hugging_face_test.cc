@@ -65,27 +65,15 @@ struct Golden final : TokenSource {
   RunConfig run;
 };
 
-HuggingFaceReader Open(const std::string& folder, const ModelConfig& model) {
-  const WholeModelDeclaration whole = DeclareWholeModel(model);
-  return {folder, model, whole.parameters};
-}
-
 /// Writes a checkpoint of what the run holds after loading the weights of `folder`.
 void SaveLoaded(const RunConfig& run, const std::string& folder, const std::string& checkpoint) {
-  const HuggingFaceReader reader = Open(folder, run.model);
+  const std::unique_ptr<WeightSource> source = OpenHuggingFaceWeights(folder, run.model);
   const WholeModelDeclaration whole = DeclareWholeModel(run.model);
-  CheckpointHeader header = {.run = run};
-  for (const auto& buffer : whole.parameters.buffers().all()) {
-    if (buffer->kind != BufferKind::kState) continue;
-    std::vector<float>& values = header.buffers[buffer->name];
-    values.resize(static_cast<size_t>(buffer->numel));
-    const ParameterSpec spec = SpecOf(*buffer);
-    reader.Read({.spec = &spec, .values = values});
-  }
+  const CheckpointHeader header = {.run = run, .buffers = source->buffers()};
   CheckpointWriter writer(checkpoint, header, StoredParameters(header.run, whole.parameters));
   RunRanks(run, [&](Rank& rank) {
     Trainer trainer(run, rank.parallel(), rank.device());
-    ReadWeights(trainer, reader);
+    ReadWeights(trainer, *source);
     WriteState(trainer, writer);
   });
   writer.Finish();
@@ -99,7 +87,7 @@ TEST_P(HuggingFaceTest, LogitsAreThoseOfPyTorch) {
   const auto device = MakeCpuDevice(1);
   const ParallelContext parallel = MakeMetaContext(run.layout, 0);
   Trainer trainer(run, parallel, *device);
-  ReadWeights(trainer, Open(golden.folder, run.model));
+  ReadWeights(trainer, *OpenHuggingFaceWeights(golden.folder, run.model));
   const GptModel& model = *trainer.chunks().front();
   MicroBatch batch = NewBatches(model.context(), model.chunk(), 1).front();
   std::vector<int32_t> tokens;
@@ -137,7 +125,8 @@ TEST_P(HuggingFaceTest, LogitsAreThoseOfPyTorch) {
 TEST_P(HuggingFaceTest, TheLossIsThatOfPyTorchUnderEveryKindOfLayout) {
   const Golden golden(GetParam());
   const double expected = ValuesOf(golden.expected, "loss").front();
-  const HuggingFaceReader reader = Open(golden.folder, golden.run.model);
+  const std::unique_ptr<WeightSource> source =
+      OpenHuggingFaceWeights(golden.folder, golden.run.model);
   int legal = 0;
   for (const char* layout :
        {"tp=2,sp=1,mbs=4", "tp=2,pp=2,mbs=1", "pp=2,mbs=2,schedule=zero-bubble", "cp=2,mbs=4",
@@ -151,7 +140,7 @@ TEST_P(HuggingFaceTest, TheLossIsThatOfPyTorchUnderEveryKindOfLayout) {
     ++legal;
     RunRanks(run, [&](Rank& rank) {
       Trainer trainer(run, rank.parallel(), rank.device());
-      ReadWeights(trainer, reader);
+      ReadWeights(trainer, *source);
       EXPECT_NEAR(trainer.Step(golden, 0).loss, expected, kLossTolerance * expected);
     });
   }
