@@ -13,7 +13,7 @@
 #include "engine/base/float8.h"
 #include "engine/config/rules/rules.h"
 #include "engine/data/dataset/open_token_source.h"
-#include "engine/layers/linear/linear_products.h"
+#include "engine/layers/linear/linear_gemms.h"
 #include "engine/ops/fp8/quantize.h"
 #include "engine/ops/gemm/gemm.h"
 #include "engine/runtime/ranks.h"

@@ -18,7 +18,7 @@ bool Blocks(const CommRecord& message) {
 
 bool IsOfDataRanks(GroupKind group) {
   const ProcessGroup& row = kProcessGroups[static_cast<size_t>(group)];
-  return row.axes == (row.grid == Grid::kDense ? kCpAxis | kDpAxis : unsigned{kEdpAxis});
+  return row.axes == (row.grid == ParallelGrid::kDense ? kCpAxis | kDpAxis : unsigned{kEdpAxis});
 }
 
 bool GoesBetweenStages(const CommRecord& message) {

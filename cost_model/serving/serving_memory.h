@@ -1,5 +1,5 @@
 // The memory of an engine that serves: its own ranks on the meta device, with their weights and
-// cache, through the largest step that the batcher can plan. So what is planned fits to the byte.
+// cache, through the largest step that the scheduler can plan. So what is planned fits to the byte.
 #pragma once
 
 #include <cstdint>

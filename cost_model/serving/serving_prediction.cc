@@ -97,9 +97,9 @@ ServingPrediction ServingPredictor::Predict(const ServingConfig& config, const S
 }
 
 std::pair<SimulatedServing, ServingBreakdown> ServingPredictor::Simulate(
-    const BatcherOptions& options, const SimulatedEngines& engines, const CopySeconds& copy,
+    const SchedulerOptions& options, const SimulatedEngines& engines, const CopySeconds& copy,
     const ServiceLoad& load, const GoesOn& goes_on) const {
-  const auto run = [&](const BatcherOptions& each, const SimulationWatch& watch) {
+  const auto run = [&](const SchedulerOptions& each, const SimulationWatch& watch) {
     PricedSteps priced(steps_, pricer_);
     std::optional<PricedSteps> drafted;
     SimulatedPrices prices = {.step = [&priced](const StepPlan& plan) { return priced(plan); },
@@ -115,7 +115,7 @@ std::pair<SimulatedServing, ServingBreakdown> ServingPredictor::Simulate(
   if (options.prefix_cache && !load.shares()) {
     // Nobody but a sequence that was preempted will find anything in the cache: its own blocks. To
     // note all blocks for that takes most of the time.
-    BatcherOptions plain = options;
+    SchedulerOptions plain = options;
     plain.prefix_cache = false;
     auto result = run(plain, [&](double now_s, const auto& outcomes, const EngineMetrics& metrics) {
       return metrics.preemptions == 0 && goes_on(now_s, outcomes);
@@ -162,7 +162,7 @@ std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingCon
       looked = done + part * size;
       return watch({outcomes, so_far, now_s});
     };
-    BatcherOptions options = BatcherOptionsOf(config);
+    SchedulerOptions options = SchedulerOptionsOf(config);
     options.acceptance = speculation_.acceptance;
     auto [served, spent] = Simulate(options, engines, copy_seconds, share, goes_on);
     if (!served.ended) return std::nullopt;

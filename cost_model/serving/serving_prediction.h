@@ -88,7 +88,7 @@ class ServingPredictor {
  private:
   using GoesOn = std::function<bool(double now_s, const std::vector<LoadOutcome>& outcomes)>;
   /// Replicas that share the load, and where the time goes.
-  std::pair<SimulatedServing, ServingBreakdown> Simulate(const BatcherOptions& options,
+  std::pair<SimulatedServing, ServingBreakdown> Simulate(const SchedulerOptions& options,
                                                          const SimulatedEngines& engines,
                                                          const CopySeconds& copy,
                                                          const ServiceLoad& load,

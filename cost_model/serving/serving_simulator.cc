@@ -70,7 +70,7 @@ class Arrivals {
 
 class Simulation {
  public:
-  Simulation(const BatcherOptions& options, const std::vector<LoadRequest>& requests,
+  Simulation(const SchedulerOptions& options, const std::vector<LoadRequest>& requests,
              int64_t concurrency, const SimulatedPrices& prices, const SimulationWatch& watch,
              const SimulatedEngines& engines)
       : requests_(requests),
@@ -78,7 +78,7 @@ class Simulation {
         prefix_block_size_(options.prefix_cache ? options.block_size : 0),
         arrivals_(requests, concurrency) {
     for (int64_t i = 0; i < engines.prefill + engines.decode; ++i) {
-      BatcherOptions own = options;
+      SchedulerOptions own = options;
       own.hands_over = i < engines.prefill;
       if (own.hands_over) own.draft_tokens = 0;
       engines_.push_back(std::make_unique<Serving>(own, prices));
@@ -102,7 +102,7 @@ class Simulation {
       }
       TakeRequests(now_s);
       for (const ServingPtr& each : engines_) {
-        if (each->busy || !each->engine.batcher().HasWork()) continue;
+        if (each->busy || !each->engine.scheduler().HasWork()) continue;
         each->engine.clock().MoveTo(now_s);
         GoOn(*each);
       }
@@ -115,7 +115,7 @@ class Simulation {
  private:
   /// An engine, and what it is at.
   struct Serving {
-    Serving(const BatcherOptions& options, const SimulatedPrices& prices)
+    Serving(const SchedulerOptions& options, const SimulatedPrices& prices)
         : engine(options, prices) {}
 
     SimulatedEngine engine;
@@ -142,7 +142,7 @@ class Simulation {
       outcome.sent_s = sent_s;
       outcome.prompt_tokens = requests_[i].prompt_tokens;
       Serving& serving = Fewest(first_);
-      const auto taken = serving.engine.batcher().AddRequest(
+      const auto taken = serving.engine.scheduler().AddRequest(
           {.prompt = PromptOf(i, requests_[i], prefix_block_size_),
            .max_tokens = requests_[i].output_tokens,
            .sampling = {.seed = requests_[i].seed}});
@@ -172,42 +172,42 @@ class Simulation {
       arrivals_.Answered(now_s);
     }
     serving.updates.clear();
-    Batcher& batcher = serving.engine.batcher();
-    for (const HeldBlocks& each : batcher.TakeCopied()) {
-      engines_[static_cast<size_t>(each.engine)]->engine.batcher().ReleaseBlocksOf(each.id);
+    Scheduler& scheduler = serving.engine.scheduler();
+    for (const PinnedBlocks& each : scheduler.TakeReleasable()) {
+      engines_[static_cast<size_t>(each.engine)]->engine.scheduler().ReleaseBlocksOf(each.id);
     }
-    for (MovedSequence& each : batcher.TakeReady()) HandOver(serving, std::move(each));
+    for (TransferredSequence& each : scheduler.TakePrefilled()) HandOver(serving, std::move(each));
   }
 
-  void HandOver(Serving& serving, MovedSequence sequence) {
+  void HandOver(Serving& serving, TransferredSequence sequence) {
     const auto is_it = [&](const ServingPtr& each) { return each.get() == &serving; };
     sequence.held.engine = std::ranges::find_if(engines_, is_it) - engines_.begin();
     Serving& next = Fewest(second_);
     next.request_of.push_back(serving.request_of[static_cast<size_t>(sequence.held.id)]);
-    next.engine.batcher().AddMoved(std::move(sequence));
+    next.engine.scheduler().AddPrefilled(std::move(sequence));
     --serving.requests;
     ++next.requests;
   }
 
   /// The next step of an engine that has work, or several of which nobody need know the ends.
   void GoOn(Serving& serving) {
-    const EngineMetrics before = serving.engine.batcher().metrics();
+    const EngineMetrics before = serving.engine.scheduler().metrics();
     result_.most_waiting = std::max(result_.most_waiting, before.waiting);
-    const SimulatedEngine::Leap leap = serving.engine.TakeQuietSteps(UntilOf(serving));
-    for (const QuietSteps::Sequence& each : leap.sequences) {
+    const SimulatedEngine::Leap leap = serving.engine.SkipSteadySteps(UntilOf(serving));
+    for (const SteadySteps::Sequence& each : leap.sequences) {
       LoadOutcome& outcome = OutcomeOf(serving, each.id);
       outcome.arrivals_s.insert(outcome.arrivals_s.end(), leap.ends_s.begin(), leap.ends_s.end());
       outcome.tokens += std::ssize(leap.ends_s);
     }
-    if (leap.ends_s.empty()) serving.updates = serving.engine.batcher().Step();
+    if (leap.ends_s.empty()) serving.updates = serving.engine.scheduler().Step();
     serving.busy = true;
-    const EngineMetrics now = serving.engine.batcher().metrics();
+    const EngineMetrics now = serving.engine.scheduler().metrics();
     result_.most_running = std::max(result_.most_running, now.running);
     result_.most_blocks = std::max(result_.most_blocks, now.used_blocks);
     if (now.waiting == 0) return;
     // Some of those that worked have left when the step is done, and none of those that wait.
     const int64_t worked = before.running + before.waiting - now.waiting;
-    const bool full = worked >= serving.engine.batcher().limits().sequences;
+    const bool full = worked >= serving.engine.scheduler().limits().sequences;
     (full ? result_.waits_for_places : result_.waits_for_room) = true;
   }
 
@@ -215,14 +215,14 @@ class Simulation {
   double UntilOf(const Serving& serving) const {
     double until_s = arrivals_.next_s();
     for (const ServingPtr& each : engines_) {
-      const bool works = each->busy || each->engine.batcher().HasWork();
+      const bool works = each->busy || each->engine.scheduler().HasWork();
       if (each.get() != &serving && works) until_s = std::min(until_s, each->engine.clock().Now());
     }
     return until_s;
   }
 
   void AddWork(SimulatedEngine& engine) {
-    result_.metrics += engine.batcher().metrics();
+    result_.metrics += engine.scheduler().metrics();
     // Some of those that worked have left when the step is done.
     result_.most_running = std::max(result_.most_running, engine.runner().most_sequences());
     result_.draft_s += engine.draft_runner().busy_s();
@@ -237,7 +237,7 @@ class Simulation {
     if (watch_ == nullptr || events_ < looked_ + CeilDiv(all, kLooks)) return;
     looked_ = events_;
     EngineMetrics metrics;
-    for (const ServingPtr& each : engines_) metrics += each->engine.batcher().metrics();
+    for (const ServingPtr& each : engines_) metrics += each->engine.scheduler().metrics();
     result_.ended = watch_(now_s, result_.outcomes, metrics);
   }
 
@@ -255,7 +255,7 @@ class Simulation {
 
 }  // namespace
 
-SimulatedServing SimulateServing(const BatcherOptions& options,
+SimulatedServing SimulateServing(const SchedulerOptions& options,
                                  const std::vector<LoadRequest>& requests, int64_t concurrency,
                                  const SimulatedPrices& prices, const SimulationWatch& watch,
                                  const SimulatedEngines& engines) {
@@ -268,7 +268,7 @@ SimulatedServing SimulateServing(const BatcherOptions& options,
   return Simulation(options, requests, concurrency, prices, watch, engines).Run();
 }
 
-BatcherOptions BatcherOptionsOf(const ServingConfig& config) {
+SchedulerOptions SchedulerOptionsOf(const ServingConfig& config) {
   return {.limits = config.limits,
           .block_size = config.block_size,
           .blocks = config.cache_blocks,

@@ -1,4 +1,4 @@
-// The simulator of serving: the engine's own batcher over a virtual clock, which a price moves on
+// The simulator of serving: the engine's own scheduler over a virtual clock, which a price moves on
 // with every step; or several that share the work, each with a clock. What it admits, cuts,
 // preempts and hands over is what the engine will.
 #pragma once
@@ -47,7 +47,7 @@ struct SimulatedEngines {
 /// Prompts have only their shared tokens in common. `options` are those of each engine, without a
 /// draft: with draft_tokens the engine's own runs over the same clock. How much of what is proposed
 /// stands depends on texts, so options.acceptance says it.
-SimulatedServing SimulateServing(const BatcherOptions& options,
+SimulatedServing SimulateServing(const SchedulerOptions& options,
                                  const std::vector<LoadRequest>& requests, int64_t concurrency,
                                  const SimulatedPrices& prices, const SimulationWatch& watch = {},
                                  const SimulatedEngines& engines = {});
@@ -56,8 +56,8 @@ SimulatedServing SimulateServing(const BatcherOptions& options,
 /// has begun meanwhile.
 inline constexpr double kClientTurn = 1e-4;
 
-/// What a resolved configuration asks of a batcher, without its draft and its acceptance.
-BatcherOptions BatcherOptionsOf(const ServingConfig& config);
+/// What a resolved configuration asks of a scheduler, without its draft and its acceptance.
+SchedulerOptions SchedulerOptionsOf(const ServingConfig& config);
 
 /// Prices steps, and adds up where the seconds went.
 class PricedSteps {

@@ -184,7 +184,7 @@ struct ServingRecorder::State {
 
   /// Bytes of a parameter's elements.
   double BytesOf(const Parameter& parameter) const {
-    const bool experts = parameter.spec.grid == Grid::kExperts;
+    const bool experts = parameter.spec.grid == ParallelGrid::kExperts;
     const bool low = parameter.spec.multiplied > 0 && (experts || !layout.only_experts) &&
                      !(layout.wide_latent && IsLatentProjection(parameter));
     return static_cast<double>(parameter.numel()) *
@@ -200,7 +200,7 @@ struct ServingRecorder::State {
     if (!group.experts) return bytes;
     for (const Parameter* each : group.experts->store().parameters()) {
       if (each->spec.name.view().find(".mlp.") == std::string_view::npos) continue;
-      const bool experts = each->spec.grid == Grid::kExperts;
+      const bool experts = each->spec.grid == ParallelGrid::kExperts;
       bytes += BytesOf(*each) / static_cast<double>(layout.tp * (experts ? layout.dp : 1));
     }
     return bytes;

@@ -8,7 +8,7 @@ namespace trimtab {
 namespace {
 
 /// The draft model that `options` ask for; null without.
-std::unique_ptr<DraftModel> DraftOf(const BatcherOptions& options, PricedRunner& runner) {
+std::unique_ptr<DraftModel> DraftOf(const SchedulerOptions& options, PricedRunner& runner) {
   if (options.draft_tokens == 0) return nullptr;
   const EngineLimits& limits = options.limits;
   return std::make_unique<DraftModel>(DraftLimits{.sequences = limits.sequences,
@@ -18,7 +18,7 @@ std::unique_ptr<DraftModel> DraftOf(const BatcherOptions& options, PricedRunner&
                                       kSimulatedVocabulary, runner);
 }
 
-BatcherOptions WithDraft(BatcherOptions options, Proposer* draft) {
+SchedulerOptions WithDraft(SchedulerOptions options, Proposer* draft) {
   options.draft = draft;
   return options;
 }
@@ -67,14 +67,14 @@ void PricedRunner::TakeCopy(int64_t blocks) {
   copy_s_ += seconds;
 }
 
-SimulatedEngine::SimulatedEngine(const BatcherOptions& options, const SimulatedPrices& prices)
+SimulatedEngine::SimulatedEngine(const SchedulerOptions& options, const SimulatedPrices& prices)
     : runner_(prices.step, prices.copy, clock_),
       draft_runner_(prices.draft, prices.copy, clock_),
       draft_(DraftOf(options, draft_runner_)),
-      batcher_(WithDraft(options, draft_.get()), runner_, clock_) {}
+      scheduler_(WithDraft(options, draft_.get()), runner_, clock_) {}
 
-SimulatedEngine::Leap SimulatedEngine::TakeQuietSteps(double until_s) {
-  QuietSteps quiet = batcher_.ComingQuietSteps();
+SimulatedEngine::Leap SimulatedEngine::SkipSteadySteps(double until_s) {
+  SteadySteps quiet = scheduler_.NextSteadySteps();
   if (quiet.steps == 0) return {};
   const size_t decoding = quiet.sequences.size();
   quiet_plan_.sequences.resize(decoding + (quiet.prompt_rows > 0 ? 1 : 0));
@@ -92,7 +92,7 @@ SimulatedEngine::Leap SimulatedEngine::TakeQuietSteps(double until_s) {
     }
     leap.ends_s.push_back(clock_.Now());
   }
-  batcher_.TakeQuietSteps(std::ssize(leap.ends_s), /*token=*/0);
+  scheduler_.SkipSteadySteps(std::ssize(leap.ends_s), /*token=*/0);
   return leap;
 }
 

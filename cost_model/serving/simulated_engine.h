@@ -1,12 +1,12 @@
-// One engine of a simulation of serving: a batcher over a virtual clock, which prices move on.
+// One engine of a simulation of serving: a scheduler over a virtual clock, which prices move on.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "engine/infer/scheduler/batcher.h"
 #include "engine/infer/scheduler/draft_model.h"
+#include "engine/infer/scheduler/scheduler.h"
 
 namespace trimtab {
 
@@ -38,7 +38,7 @@ class VirtualClock final : public Clock {
 };
 
 /// Takes the time of a step, and chooses the first token always.
-class PricedRunner final : public StepRunner {
+class PricedRunner final : public ModelExecutor {
  public:
   /// Both must outlive it.
   PricedRunner(const StepSeconds& step, const CopySeconds& copy, VirtualClock& clock)
@@ -71,28 +71,28 @@ class PricedRunner final : public StepRunner {
 class SimulatedEngine {
  public:
   /// `options` without a draft: with draft_tokens the engine's own runs over the same clock.
-  SimulatedEngine(const BatcherOptions& options, const SimulatedPrices& prices);
+  SimulatedEngine(const SchedulerOptions& options, const SimulatedPrices& prices);
 
-  Batcher& batcher() { return batcher_; }
-  const Batcher& batcher() const { return batcher_; }
+  Scheduler& scheduler() { return scheduler_; }
+  const Scheduler& scheduler() const { return scheduler_; }
   VirtualClock& clock() { return clock_; }
   const PricedRunner& runner() const { return runner_; }
   const PricedRunner& draft_runner() const { return draft_runner_; }
 
-  /// Steps that the batcher need not plan.
+  /// Steps that the scheduler need not plan.
   struct Leap {
-    std::vector<QuietSteps::Sequence> sequences{};  // whose texts go on by a token in each
-    std::vector<double> ends_s{};                   // of the steps; none where there are none
+    std::vector<SteadySteps::Sequence> sequences{};  // whose texts go on by a token in each
+    std::vector<double> ends_s{};                    // of the steps; none where there are none
   };
   /// Takes such steps as long as the clock is before `until_s`.
-  Leap TakeQuietSteps(double until_s);
+  Leap SkipSteadySteps(double until_s);
 
  private:
   VirtualClock clock_;
   PricedRunner runner_;
   PricedRunner draft_runner_;
   std::unique_ptr<DraftModel> draft_;
-  Batcher batcher_;
+  Scheduler scheduler_;
   StepPlan quiet_plan_;  // of the last quiet steps; its memory serves the next ones
 };
 

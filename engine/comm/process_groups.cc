@@ -10,12 +10,12 @@ namespace {
 constexpr int kAxes = 4;
 
 /// Sizes of the axes of a grid, fastest first.
-std::array<int, kAxes> SizesOf(const ParallelConfig& layout, Grid grid) {
+std::array<int, kAxes> SizesOf(const ParallelConfig& layout, ParallelGrid grid) {
   const auto sizes = [&layout](int64_t first, int64_t second, int64_t third) {
     return std::array<int, kAxes>{static_cast<int>(first), static_cast<int>(second),
                                   static_cast<int>(third), static_cast<int>(layout.pp)};
   };
-  if (grid == Grid::kDense) return sizes(layout.tp, layout.cp, layout.dp);
+  if (grid == ParallelGrid::kDense) return sizes(layout.tp, layout.cp, layout.dp);
   const int64_t stage = layout.tp * layout.cp * layout.dp;
   TRIMTAB_ASSERT(stage % (layout.etp * layout.ep) == 0, "etp {} x ep {} of {} ranks of a stage",
                  layout.etp, layout.ep, stage);
@@ -65,7 +65,7 @@ Row Cut(const Row& row, GroupPart part, int run) {
 /// Ranks of a run of neighbours, where the group is one or goes across them.
 int64_t RunOf(const ProcessGroup& group, const ParallelConfig& layout, int64_t kv_copies) {
   if (group.kind == GroupKind::kKeyValue) return kv_copies;
-  return group.grid == Grid::kDense ? layout.shard : layout.expert_shard();
+  return group.grid == ParallelGrid::kDense ? layout.shard : layout.expert_shard();
 }
 
 Row MembersOf(const ParallelConfig& layout, GroupKind kind, int rank, int64_t kv_copies) {
@@ -94,7 +94,7 @@ static_assert(AxesSideBySide(), "the ranks of a group are one row");
 }  // namespace
 
 RankPlace PlaceOf(const ParallelConfig& layout, int rank) {
-  const std::array<int, kAxes> sizes = SizesOf(layout, Grid::kDense);
+  const std::array<int, kAxes> sizes = SizesOf(layout, ParallelGrid::kDense);
   for (const int size : sizes) TRIMTAB_ASSERT(size >= 1, "an axis of {} ranks", size);
   TRIMTAB_ASSERT(rank >= 0 && rank < layout.world_size(), "rank {} of a world of {}", rank,
                  layout.world_size());
@@ -106,12 +106,12 @@ RankPlace PlaceOf(const ParallelConfig& layout, int rank) {
 }
 
 ExpertPlace ExpertPlaceOf(const ParallelConfig& layout, int rank) {
-  const auto [etp, ep, edp, pp] = SizesOf(layout, Grid::kExperts);
+  const auto [etp, ep, edp, pp] = SizesOf(layout, ParallelGrid::kExperts);
   return {.etp = rank % etp, .ep = rank / etp % ep, .edp = rank / (etp * ep) % edp};
 }
 
 int RankAt(const ParallelConfig& layout, const RankPlace& place) {
-  const auto [tp, cp, dp, pp] = SizesOf(layout, Grid::kDense);
+  const auto [tp, cp, dp, pp] = SizesOf(layout, ParallelGrid::kDense);
   return place.tp + tp * (place.cp + cp * (place.dp + dp * place.pp));
 }
 

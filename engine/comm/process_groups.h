@@ -36,7 +36,7 @@ struct ExpertPlace {
   bool operator==(const ExpertPlace&) const = default;
 };
 
-enum class Grid { kDense, kExperts };
+enum class ParallelGrid { kDense, kExperts };
 /// Axes of a grid, as bits.
 enum Axis : unsigned { kTpAxis = 1, kCpAxis = 2, kDpAxis = 4, kPpAxis = 8 };
 enum ExpertAxis : unsigned { kEtpAxis = 1, kEpAxis = 2, kEdpAxis = 4 };
@@ -54,7 +54,7 @@ struct ProcessGroup {
   GroupKind kind{};
   unsigned axes = 0;
   GroupPart part = GroupPart::kAll;
-  Grid grid = Grid::kDense;
+  ParallelGrid grid = ParallelGrid::kDense;
 };
 
 /// Every group a rank is in.
@@ -73,14 +73,14 @@ inline constexpr std::array<ProcessGroup, kGroupKindCount> kProcessGroups = {{
     {GroupKind::kShard, kCpAxis | kDpAxis, GroupPart::kNeighbours},
     {GroupKind::kReplica, kCpAxis | kDpAxis, GroupPart::kAcross},
     // Ranks with different experts, and those that share each of them.
-    {GroupKind::kExpert, kEpAxis, GroupPart::kAll, Grid::kExperts},
-    {GroupKind::kExpertTensor, kEtpAxis, GroupPart::kAll, Grid::kExperts},
+    {GroupKind::kExpert, kEpAxis, GroupPart::kAll, ParallelGrid::kExperts},
+    {GroupKind::kExpertTensor, kEtpAxis, GroupPart::kAll, ParallelGrid::kExperts},
     // Ranks that together have every expert once.
-    {GroupKind::kExpertModel, kEtpAxis | kEpAxis, GroupPart::kAll, Grid::kExperts},
+    {GroupKind::kExpertModel, kEtpAxis | kEpAxis, GroupPart::kAll, ParallelGrid::kExperts},
     // As kData, kShard and kReplica, of expert weights.
-    {GroupKind::kExpertData, kEdpAxis, GroupPart::kAll, Grid::kExperts},
-    {GroupKind::kExpertShard, kEdpAxis, GroupPart::kNeighbours, Grid::kExperts},
-    {GroupKind::kExpertReplica, kEdpAxis, GroupPart::kAcross, Grid::kExperts},
+    {GroupKind::kExpertData, kEdpAxis, GroupPart::kAll, ParallelGrid::kExperts},
+    {GroupKind::kExpertShard, kEdpAxis, GroupPart::kNeighbours, ParallelGrid::kExperts},
+    {GroupKind::kExpertReplica, kEdpAxis, GroupPart::kAcross, ParallelGrid::kExperts},
 }};
 
 /// The layout's sizes must be at least 1, `rank` in its world, and what is sharded divided evenly.

@@ -35,7 +35,7 @@ Fp8Scales Part(const Fp8Scales& scales, int64_t first, int64_t count) {
           scales.inverse.Slice(first * kFp8InverseStride, {count, kFp8InverseStride})};
 }
 
-bool OfExperts(const Parameter& weight) { return weight.spec.grid == Grid::kExperts; }
+bool OfExperts(const Parameter& weight) { return weight.spec.grid == ParallelGrid::kExperts; }
 
 /// The ranks that have a part each of what is `sharded` over tp.
 Communicator* SharersOf(const ParallelContext& parallel, bool sharded) {

@@ -5,7 +5,7 @@
 
 #include "engine/config/model/layer_spec.h"
 #include "engine/layers/layer_context.h"
-#include "engine/layers/linear/linear_products.h"
+#include "engine/layers/linear/linear_gemms.h"
 #include "engine/ops/norm/norm.h"
 #include "engine/parameters/parameter.h"
 

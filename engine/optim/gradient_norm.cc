@@ -19,7 +19,7 @@ GradientNorm::GradientNorm(const ParallelContext& parallel, ParameterShards& sha
     : parallel_(parallel), shards_(shards) {
   const std::vector<ParameterUnit>& units = shards.store().units();
   const bool experts = std::any_of(units.begin(), units.end(), [](const ParameterUnit& unit) {
-    return unit.grid == Grid::kExperts;
+    return unit.grid == ParallelGrid::kExperts;
   });
   sums_ = ZeroSums(shards.device(), experts ? 3 : 2);
   // What other ranks count of a parameter cuts its unit in two.
@@ -47,7 +47,7 @@ void GradientNorm::PlanParts() {
     // Duplicates have a unit of their own, and count where they first are.
     const std::span<Parameter* const> parameters = shards_.store().ParametersOf(unit);
     if (!parameters.empty() && parameters.front()->spec.duplicate) continue;
-    if (unit.grid == Grid::kDense) {
+    if (unit.grid == ParallelGrid::kDense) {
       FlatRange rest = unit.tensor_parallel;
       for (const Parameter* each : parameters) {
         if (!each->spec.copied.of_another(parallel_.tp_rank)) continue;
@@ -77,12 +77,12 @@ Tensor GradientNorm::Squares() {
   }
   Tensor dense_sums = sums_.Slice(0, {2});
   Tensor split_sum = sums_.Slice(kSplit, {1});
-  shards_.shard_group(Grid::kDense).AllReduce(dense_sums);
+  shards_.shard_group(ParallelGrid::kDense).AllReduce(dense_sums);
   // Tensor-parallel parameters count on every tp rank, replicated ones once.
   if (parallel_.layout.tp > 1) parallel_.tp->AllReduce(split_sum);
   if (has_experts()) {
     Tensor expert_sum = sums_.Slice(kExperts, {1});
-    shards_.shard_group(Grid::kExperts).AllReduce(expert_sum);
+    shards_.shard_group(ParallelGrid::kExperts).AllReduce(expert_sum);
     parallel_.etp_ep->AllReduce(expert_sum);
     Sum(expert_sum, split_sum, /*accumulate=*/true);
   }

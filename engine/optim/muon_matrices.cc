@@ -12,7 +12,7 @@ std::vector<MuonMatrix> MatricesOf(const Parameter& parameter, int64_t split) {
   const ParameterSpec& spec = parameter.spec;
   const Partition& partition = spec.partition;
   // Experts stand below each other: in segments of their own, or all in one.
-  const bool stacked = spec.grid == Grid::kExperts && partition.segments.size() == 1;
+  const bool stacked = spec.grid == ParallelGrid::kExperts && partition.segments.size() == 1;
   const int64_t stack = stacked ? spec.multiplied : 1;
   std::vector<MuonMatrix> matrices;
   for (const RowSegment& segment : partition.segments) {
@@ -77,14 +77,14 @@ std::vector<FlatRange> MuonPartsOf(const Parameter& parameter) {
   return parts;
 }
 
-Communicator& SplitGroup(const ParallelContext& parallel, Grid grid) {
-  return grid == Grid::kDense ? *parallel.tp : *parallel.etp;
+Communicator& SplitGroup(const ParallelContext& parallel, ParallelGrid grid) {
+  return grid == ParallelGrid::kDense ? *parallel.tp : *parallel.etp;
 }
 
 std::vector<MuonRound> PlanMuonRounds(const ParallelContext& parallel,
                                       const ParameterShards& shards) {
   std::vector<MuonRound> rounds;
-  for (const Grid grid : {Grid::kDense, Grid::kExperts}) {
+  for (const ParallelGrid grid : {ParallelGrid::kDense, ParallelGrid::kExperts}) {
     const int split = SplitGroup(parallel, grid).size();
     int64_t elements = kMuonRoundElements;  // of the last round: full before there is one
     for (const ParameterUnit& unit : shards.store().units()) {

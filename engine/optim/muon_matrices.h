@@ -30,7 +30,7 @@ struct MuonMatrix {
 
 /// Matrices that are brought together at once, in the order of their owners.
 struct MuonRound {
-  Grid grid = Grid::kDense;
+  ParallelGrid grid = ParallelGrid::kDense;
   std::vector<MuonMatrix> matrices;
 };
 
@@ -51,6 +51,6 @@ std::vector<MuonRound> PlanMuonRounds(const ParallelContext& parallel,
                                       const ParameterShards& shards);
 
 /// Returns the communicator of the ranks that split matrices over `grid`.
-Communicator& SplitGroup(const ParallelContext& parallel, Grid grid);
+Communicator& SplitGroup(const ParallelContext& parallel, ParallelGrid grid);
 
 }  // namespace trimtab

@@ -31,7 +31,7 @@ class MuonRule final : public UpdateRule {
     float scale = 1;    // of the update
   };
   struct Round {
-    Grid grid = Grid::kDense;
+    ParallelGrid grid = ParallelGrid::kDense;
     MuonExchange exchange;
     std::vector<Piece> pieces;
   };

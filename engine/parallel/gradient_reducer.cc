@@ -118,7 +118,7 @@ void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const Fla
   const ParameterUnit& layout = shards_.store().units()[unit];
   const FlatRange& replicated = layout.replicated;
   // An expert's rows are the same on every rank that shares it.
-  if (replicated.numel() == 0 || layout.grid == Grid::kExperts) return;
+  if (replicated.numel() == 0 || layout.grid == ParallelGrid::kExperts) return;
   Tensor part = bucket.Slice(replicated.begin - range.begin, {replicated.numel()});
   parallel_.tp->AllReduce(part);
 }

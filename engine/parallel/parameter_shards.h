@@ -37,7 +37,7 @@ struct Bucket {
   size_t end_unit = 0;
   FlatRange range;
   int64_t shard_begin = 0;  // of the rank's part, in its shard
-  Grid grid = Grid::kDense;
+  ParallelGrid grid = ParallelGrid::kDense;
 
   bool operator==(const Bucket&) const = default;
 };
@@ -76,8 +76,8 @@ class ParameterShards {
 
   /// The ranks that share this replica of what is laid out over `grid`, and those that have the
   /// same shard in other replicas.
-  Communicator& shard_group(Grid grid) const { return *GroupsOf(grid).shard; }
-  Communicator& replica_group(Grid grid) const { return *GroupsOf(grid).replica; }
+  Communicator& shard_group(ParallelGrid grid) const { return *GroupsOf(grid).shard; }
+  Communicator& replica_group(ParallelGrid grid) const { return *GroupsOf(grid).replica; }
 
   /// Whether the rank updates a part only; keeps gradients, weights of that part only.
   bool updates_sharded() const { return stage_ >= 1; }
@@ -121,7 +121,9 @@ class ParameterShards {
     Communicator* shard = nullptr;
     Communicator* replica = nullptr;
   };
-  const Groups& GroupsOf(Grid grid) const { return grid == Grid::kDense ? dense_ : experts_; }
+  const Groups& GroupsOf(ParallelGrid grid) const {
+    return grid == ParallelGrid::kDense ? dense_ : experts_;
+  }
 
   ParameterStore& store_;
   int64_t stage_ = 0;

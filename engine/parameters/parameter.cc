@@ -82,8 +82,8 @@ ParameterStore& ParameterStore::BeginUnit(bool reads_weights_backward) {
   return *this;
 }
 
-size_t ParameterStore::UnitOf(Grid grid, bool trainable) {
-  if (grid == Grid::kDense && trainable) return current_;
+size_t ParameterStore::UnitOf(ParallelGrid grid, bool trainable) {
+  if (grid == ParallelGrid::kDense && trainable) return current_;
   for (const size_t used : units_[current_].also_uses) {
     const ParameterUnit& unit = units_[used];
     if (unit.part_of == current_ && unit.grid == grid && unit.trainable == trainable) return used;

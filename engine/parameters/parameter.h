@@ -63,8 +63,9 @@ struct ParameterSpec {
   ModuleName name;   // Megatron-Core's, e.g. "decoder.layers.0.mlp.linear_fc1.weight"
   int64_t rows = 0;  // of the local shard, padding included
   int64_t columns = 1;
-  bool is_matrix = true;        // weight decay applies; otherwise the local shape is [rows]
-  Grid grid = Grid::kDense;     // kExperts: of experts, of which an ep rank holds its own
+  bool is_matrix = true;  // weight decay applies; otherwise the local shape is [rows]
+  ParallelGrid grid =
+      ParallelGrid::kDense;     // kExperts: of experts, of which an ep rank holds its own
   bool tensor_parallel = true;  // sharded over tp (etp of experts); false = the same on all of them
   bool duplicate = false;       // an earlier pipeline stage has it too, and counts it
   bool trainable = true;        // false: frozen, it has neither gradient nor optimizer state
@@ -112,8 +113,8 @@ struct Parameter {
 };
 
 struct ParameterUnit {
-  Grid grid = Grid::kDense;            // of all its parameters
-  bool trainable = true;               // likewise
+  ParallelGrid grid = ParallelGrid::kDense;  // of all its parameters
+  bool trainable = true;                     // likewise
   size_t part_of = 0;                  // the unit that was begun: itself, or the one it belongs to
   size_t first_parameter = 0;          // once placed: index among the store's
   size_t end_parameter = 0;            // one past its last one
@@ -132,7 +133,7 @@ struct ShardCounts {
   int64_t dense = 1;
   int64_t experts = 1;
 
-  int64_t of(Grid grid) const { return grid == Grid::kDense ? dense : experts; }
+  int64_t of(ParallelGrid grid) const { return grid == ParallelGrid::kDense ? dense : experts; }
 };
 
 class ParameterStore {
@@ -191,7 +192,7 @@ class ParameterStore {
 
  private:
   /// The unit of the current one's parameters of that kind, made when it is first asked for.
-  size_t UnitOf(Grid grid, bool trainable);
+  size_t UnitOf(ParallelGrid grid, bool trainable);
   void PlaceUnit(ParameterUnit& unit, const ShardCounts& shards);
   /// Brings the parameters of each unit together, in the order in which they stand there.
   void SortByPlace();

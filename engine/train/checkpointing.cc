@@ -150,9 +150,9 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   const auto write = [&](const char* slot, const Parameter& parameter, const Part& part,
                          const auto& read) {
     // Of ranks that have the same, the first one's is written.
-    const Grid grid = parameter.spec.grid;
+    const ParallelGrid grid = parameter.spec.grid;
     if (trainer.shards().replica_group(grid).rank() != 0) return;
-    const int split_rank = grid == Grid::kDense ? parallel.tp_rank : parallel.etp_rank;
+    const int split_rank = grid == ParallelGrid::kDense ? parallel.tp_rank : parallel.etp_rank;
     if (!parameter.spec.tensor_parallel && split_rank != 0) return;
     if (parameter.spec.duplicate) return;
     for (const Part& own :

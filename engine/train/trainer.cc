@@ -5,7 +5,7 @@
 
 #include "engine/config/model/name_pattern.h"
 #include "engine/config/rules/rules.h"
-#include "engine/layers/moe/expected_rows.h"
+#include "engine/layers/moe/expected_expert_counts.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/runtime/chunks.h"
 #include "engine/runtime/context.h"

@@ -11,7 +11,7 @@
 #include "cost_model/serving/serving_prediction.h"
 #include "engine/base/units.h"
 #include "engine/infer/api/sampler.h"
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 #include "engine/runtime/weights/random_weights.h"
 
 namespace trimtab {
@@ -73,7 +73,7 @@ StepPlan PlanOf(const StepShape& shape, const ServingConfig& config) {
 }
 
 /// A step as the engine takes it: the model's pass, and a choice of each next token.
-double Seconds(StepRunner& runner, const StepPlan& plan) {
+double Seconds(ModelExecutor& runner, const StepPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<float> logits = runner.Run(plan);
   const auto vocab = static_cast<size_t>(runner.vocab_size());
@@ -89,7 +89,8 @@ class Neighbours {
   Neighbours(const ServingConfig& config, int64_t count, const std::vector<StepPlan>& plans)
       : plans_(plans) {
     for (int64_t i = 0; i < count; ++i) {
-      runners_.push_back(std::make_unique<RankRunner>(config, RandomWeights(config.model)));
+      runners_.push_back(
+          std::make_unique<DistributedExecutor>(config, RandomWeights(config.model)));
     }
     for (const auto& each : runners_) {
       threads_.emplace_back([this, runner = each.get()] { Work(*runner); });
@@ -106,7 +107,7 @@ class Neighbours {
   }
 
  private:
-  void Work(StepRunner& runner) {
+  void Work(ModelExecutor& runner) {
     try {
       for (size_t next = 0; !ends_; next = (next + 1) % plans_.size()) runner.Run(plans_[next]);
     } catch (...) {
@@ -122,7 +123,7 @@ class Neighbours {
 
   const std::vector<StepPlan>& plans_;
   std::atomic<bool> ends_ = false;
-  std::vector<std::unique_ptr<RankRunner>> runners_;
+  std::vector<std::unique_ptr<DistributedExecutor>> runners_;
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::exception_ptr failure_;
@@ -169,7 +170,7 @@ ServingCalibration CalibrateServing(ServingConfig config, double seconds) {
   const ServingLayout layout = ServingLayoutOf(config);
   ServingRecorder recorder(config.model, layout);
   const ServingSteps steps(config.model, layout, recorder);
-  RankRunner runner(config, RandomWeights(config.model));
+  DistributedExecutor runner(config, RandomWeights(config.model));
 
   const std::vector<StepShape> shapes = Shapes(config.limits.sequence_length);
   std::vector<StepPlan> plans;

@@ -16,7 +16,7 @@ struct ServingCalibration {
 /// Measures steps of `config` (model, layout, precisions; its limits do not count) with random
 /// weights on ranks of this process: single tokens and many, short and long contexts, prompts.
 /// Those of one replica are measured, while all others that there are take such steps too. Takes
-/// about `seconds`, and what loading takes. Throws what RankRunner throws.
+/// about `seconds`, and what loading takes. Throws what DistributedExecutor throws.
 ServingCalibration CalibrateServing(ServingConfig config, double seconds);
 
 }  // namespace trimtab

@@ -63,7 +63,7 @@ std::vector<BestCases::Left> BestCases::LeftOf(const LoadRequest& request) const
   std::vector<Left> left(static_cast<size_t>(all));  // by the tokens that have come, less one
   int64_t stand = 0;  // of the tokens that follow, were they proposed
   for (int64_t got = all - 1; got > 0; --got) {
-    const bool stands = Stands(acceptance, request.seed, request.prompt_tokens + got);
+    const bool stands = IsAccepted(acceptance, request.seed, request.prompt_tokens + got);
     stand = stands ? stand + 1 : 0;
     // What is proposed stands up to the first token that does not; another comes in any case.
     const int64_t proposed = std::min(proposed_, all - got - 1);

@@ -5,7 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 #include "engine/infer/quantize/perplexity.h"
 #include "tools/cli/table.h"
 
@@ -51,7 +51,7 @@ ServingConfig ReadingConfig(const ModelConfig& model, WeightFormat weights, DTyp
 double PerplexityOf(const WeightSource& source, WeightFormat weights, DType cache, int64_t threads,
                     std::span<const int32_t> tokens) {
   const ServingConfig config = ReadingConfig(source.model(), weights, cache, threads);
-  RankRunner runner(config, source);
+  DistributedExecutor runner(config, source);
   return std::exp(MeanTokenLoss(config, runner, tokens));
 }
 

@@ -59,8 +59,8 @@ ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, De
   ParallelContext context =
       MakeContext(layout, rank, kv_copies, [&](GroupKind kind, const GroupPlace&) {
         auto host = make_host(kind);
-        const Grid grid = kProcessGroups[static_cast<size_t>(kind)].grid;
-        const bool used = has_experts || grid == Grid::kDense;
+        const ParallelGrid grid = kProcessGroups[static_cast<size_t>(kind)].grid;
+        const bool used = has_experts || grid == ParallelGrid::kDense;
         if (device.kind() != DeviceKind::kCuda || host->size() == 1 || !used) return host;
         return MakeNccl(std::move(host), device);
       });

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/units.h"
-#include "engine/device/cpu/crew.h"
+#include "engine/device/cpu/worker_pool.h"
 
 namespace trimtab {
 namespace {
@@ -40,18 +40,18 @@ class alignas(64) Share {
 };
 
 // Of the thread that leads it; nullptr while one of its loops runs.
-thread_local Crew* crew_at_hand = nullptr;
+thread_local WorkerPool* crew_at_hand = nullptr;
 
 // Calls fn(worker) on `workers` workers, or on some of them: they share out among themselves what
 // there is to do.
 template <typename Fn>
 void OnWorkers(int workers, const Fn& fn) {
-  Crew* const crew = std::exchange(crew_at_hand, nullptr);
-  if (crew != nullptr) {
-    crew->Run(workers,
-              {[](void* context, int worker) { (*static_cast<const Fn*>(context))(worker); },
-               const_cast<void*>(static_cast<const void*>(&fn))});
-    crew_at_hand = crew;
+  WorkerPool* const worker_pool = std::exchange(crew_at_hand, nullptr);
+  if (worker_pool != nullptr) {
+    worker_pool->Run(workers,
+                     {[](void* context, int worker) { (*static_cast<const Fn*>(context))(worker); },
+                      const_cast<void*>(static_cast<const void*>(&fn))});
+    crew_at_hand = worker_pool;
     return;
   }
 #pragma omp parallel num_threads(workers)
@@ -62,22 +62,22 @@ void OnWorkers(int workers, const Fn& fn) {
 
 void UseThreads(int threads) { omp_set_num_threads(threads); }
 
-void RunWithCrew(int threads, const PlainTask& task) {
+void RunWithWorkerPool(int threads, const PlainTask& task) {
   if (threads <= 1 || crew_at_hand != nullptr) return task.call(task.context);
-  Crew crew(threads);
+  WorkerPool worker_pool(threads);
   std::exception_ptr error;  // must not leave the region
 #pragma omp parallel num_threads(threads)
   if (omp_get_thread_num() > 0) {
-    crew.Follow(omp_get_thread_num());
+    worker_pool.Follow(omp_get_thread_num());
   } else {
-    crew_at_hand = &crew;
+    crew_at_hand = &worker_pool;
     try {
       task.call(task.context);
     } catch (...) {
       error = std::current_exception();
     }
     crew_at_hand = nullptr;
-    crew.Dismiss();
+    worker_pool.Dismiss();
   }
   if (error != nullptr) std::rethrow_exception(error);
 }

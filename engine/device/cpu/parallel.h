@@ -25,7 +25,7 @@ struct ItemTask {
   void* context;
 };
 
-void RunWithCrew(int threads, const PlainTask& task);
+void RunWithWorkerPool(int threads, const PlainTask& task);
 void RunRanges(int threads, int64_t count, int64_t grain, RangeTask task);
 void RunItems(int threads, int64_t count, ItemTask task);
 void RunNeighbours(int threads, int64_t count, ItemTask task);
@@ -71,14 +71,14 @@ void ParallelForNeighbours(int threads, int64_t count, Fn&& fn) {
                  const_cast<void*>(static_cast<const void*>(std::addressof(fn)))});
 }
 
-/// Calls fn() on the calling thread, with `threads` workers at hand (crew.h): for many loops with
-/// little between them. What fn throws is thrown. Libraries with parallel regions of their own run
-/// on one thread meanwhile.
+/// Calls fn() on the calling thread, with `threads` workers at hand (worker_pool.h): for many loops
+/// with little between them. What fn throws is thrown. Libraries with parallel regions of their own
+/// run on one thread meanwhile.
 template <typename Fn>
-void WithCrew(int threads, Fn&& fn) {
+void WithWorkerPool(int threads, Fn&& fn) {
   using Callable = std::remove_reference_t<Fn>;
-  RunWithCrew(threads, {[](void* context) { (*static_cast<Callable*>(context))(); },
-                        const_cast<void*>(static_cast<const void*>(std::addressof(fn)))});
+  RunWithWorkerPool(threads, {[](void* context) { (*static_cast<Callable*>(context))(); },
+                              const_cast<void*>(static_cast<const void*>(std::addressof(fn)))});
 }
 
 }  // namespace trimtab

@@ -187,7 +187,7 @@ std::vector<float> ServingModel::Run(const StepPlan& plan) {
   std::vector<float> logits;
   // Only loops of the cpu have use for them.
   const int workers = device_.kind() == DeviceKind::kCpu ? device_.threads() : 1;
-  WithCrew(workers, [&] { logits = RunPlan(plan); });
+  WithWorkerPool(workers, [&] { logits = RunPlan(plan); });
   return logits;
 }
 

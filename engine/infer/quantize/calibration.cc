@@ -57,7 +57,8 @@ Tensor Upload(Device& device, const Shape& shape, std::span<const float> values)
 
 }  // namespace
 
-Calibration::Calibration(int64_t expected_rows) : stride_(CeilDiv(expected_rows, kSamples)) {}
+Calibration::Calibration(int64_t expected_expert_counts)
+    : stride_(CeilDiv(expected_expert_counts, kSamples)) {}
 
 void Calibration::OnForward(const std::string& name, const Tensor& x, const Tensor& /*weight*/) {
   LinearInputs& inputs = inputs_[name];

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/layers/linear/linear_products.h"
+#include "engine/layers/linear/linear_gemms.h"
 
 namespace trimtab {
 
@@ -20,9 +20,9 @@ struct LinearInputs {
 
 class Calibration final : public LinearObserver {
  public:
-  /// Rows that are kept of each layer, spread over `expected_rows`.
+  /// Rows that are kept of each layer, spread over `expected_expert_counts`.
   static constexpr int64_t kSamples = 128;
-  explicit Calibration(int64_t expected_rows);
+  explicit Calibration(int64_t expected_expert_counts);
 
   void OnForward(const std::string& name, const Tensor& x, const Tensor& weight) override;
   void OnBackward(const std::string& /*name*/, const Tensor& /*dy*/) override {}

@@ -21,7 +21,7 @@ double TokenLoss(std::span<const float> logits, int32_t token) {
 
 }  // namespace
 
-double MeanTokenLoss(const ServingConfig& config, StepRunner& runner,
+double MeanTokenLoss(const ServingConfig& config, ModelExecutor& runner,
                      std::span<const int32_t> tokens) {
   TRIMTAB_ASSERT(tokens.size() >= 2, "{} tokens, expected at least two", tokens.size());
   const auto length = static_cast<size_t>(config.limits.sequence_length);

@@ -13,7 +13,7 @@ namespace trimtab {
 /// The mean over the tokens but the first of each run of `config`.limits.sequence_length of
 /// -ln(probability of the token after those before it in the run). Its exponential is the
 /// perplexity. `tokens` are at least two. Runs use the first blocks of the cache.
-double MeanTokenLoss(const ServingConfig& config, StepRunner& runner,
+double MeanTokenLoss(const ServingConfig& config, ModelExecutor& runner,
                      std::span<const int32_t> tokens);
 
 }  // namespace trimtab

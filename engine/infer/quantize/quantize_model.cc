@@ -84,7 +84,7 @@ QuantizeSummary QuantizeModel(const WeightSource& source, const QuantizeOptions&
     advance();
     // Each expert sees inputs of its own, and all of them are multiplied in one product: their
     // columns stay as they are.
-    if (spec->grid == Grid::kExperts || !IsQuantized(*spec)) continue;
+    if (spec->grid == ParallelGrid::kExperts || !IsQuantized(*spec)) continue;
     const LinearInputs* inputs = calibration.Find(LayerOf(*spec));
     if (inputs == nullptr) continue;
     std::vector<float> chosen =

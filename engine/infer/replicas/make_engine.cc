@@ -6,11 +6,11 @@
 #include "engine/base/error.h"
 #include "engine/comm/mpi/mpi_context.h"
 #include "engine/comm/mpi_launch.h"
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 #include "engine/infer/replicas/remote_replica.h"
 #include "engine/infer/replicas/replicas.h"
-#include "engine/infer/scheduler/batcher.h"
 #include "engine/infer/scheduler/draft_model.h"
+#include "engine/infer/scheduler/scheduler.h"
 
 namespace trimtab {
 namespace {
@@ -32,53 +32,53 @@ class Draft {
 
  private:
   DraftLimits limits_;
-  RankRunner runner_;
+  DistributedExecutor runner_;
   DraftModel model_;
 };
 
-/// A batcher with what it works with.
-class OwningEngine final : public SharingEngine {
+/// A scheduler with what it works with.
+class OwningEngine final : public DisaggregatedEngine {
  public:
   /// `one` of the replicas, on the ranks of `runner`. Without a draft where prompts are all that it
   /// computes.
-  OwningEngine(const ServingConfig& one, std::shared_ptr<RankRunner> runner,
+  OwningEngine(const ServingConfig& one, std::shared_ptr<DistributedExecutor> runner,
                const WeightSource* draft, std::optional<double> acceptance, bool hands_over,
                std::shared_ptr<GrammarCompiler> grammars)
       : runner_(std::move(runner)),
         draft_(draft != nullptr && !hands_over ? std::make_unique<Draft>(one, *draft) : nullptr),
-        batcher_({.limits = one.limits,
-                  .block_size = one.block_size,
-                  .blocks = one.cache_blocks,
-                  .prefix_cache = one.prefix_cache,
-                  .lookup_tokens = one.lookup_tokens,
-                  .draft = draft_ != nullptr ? &draft_->proposer() : nullptr,
-                  .draft_tokens = one.draft.tokens,
-                  .acceptance = acceptance,
-                  .hands_over = hands_over,
-                  .grammars = std::move(grammars)},
-                 *runner_, clock_) {}
+        scheduler_({.limits = one.limits,
+                    .block_size = one.block_size,
+                    .blocks = one.cache_blocks,
+                    .prefix_cache = one.prefix_cache,
+                    .lookup_tokens = one.lookup_tokens,
+                    .draft = draft_ != nullptr ? &draft_->proposer() : nullptr,
+                    .draft_tokens = one.draft.tokens,
+                    .acceptance = acceptance,
+                    .hands_over = hands_over,
+                    .grammars = std::move(grammars)},
+                   *runner_, clock_) {}
 
   std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override {
-    return batcher_.AddRequest(std::move(request));
+    return scheduler_.AddRequest(std::move(request));
   }
-  std::vector<RequestUpdate> Step() override { return batcher_.Step(); }
-  bool Abort(RequestId id) override { return batcher_.Abort(id); }
-  bool HasWork() const override { return batcher_.HasWork(); }
-  std::vector<MovedSequence> TakeReady() override { return batcher_.TakeReady(); }
-  void ReleaseBlocksOf(RequestId id) override { batcher_.ReleaseBlocksOf(id); }
-  RequestId AddMoved(MovedSequence sequence) override {
-    return batcher_.AddMoved(std::move(sequence));
+  std::vector<RequestUpdate> Step() override { return scheduler_.Step(); }
+  bool Abort(RequestId id) override { return scheduler_.Abort(id); }
+  bool HasWork() const override { return scheduler_.HasWork(); }
+  std::vector<TransferredSequence> TakePrefilled() override { return scheduler_.TakePrefilled(); }
+  void ReleaseBlocksOf(RequestId id) override { scheduler_.ReleaseBlocksOf(id); }
+  RequestId AddPrefilled(TransferredSequence sequence) override {
+    return scheduler_.AddPrefilled(std::move(sequence));
   }
-  std::vector<HeldBlocks> TakeCopied() override { return batcher_.TakeCopied(); }
-  EngineMetrics metrics() const override { return batcher_.metrics(); }
-  const EngineLimits& limits() const override { return batcher_.limits(); }
-  int64_t vocab_size() const override { return batcher_.vocab_size(); }
+  std::vector<PinnedBlocks> TakeReleasable() override { return scheduler_.TakeReleasable(); }
+  EngineMetrics metrics() const override { return scheduler_.metrics(); }
+  const EngineLimits& limits() const override { return scheduler_.limits(); }
+  int64_t vocab_size() const override { return scheduler_.vocab_size(); }
 
  private:
-  std::shared_ptr<RankRunner> runner_;
+  std::shared_ptr<DistributedExecutor> runner_;
   std::unique_ptr<Draft> draft_;
   SteadyClock clock_;
-  Batcher batcher_;
+  Scheduler scheduler_;
 };
 
 void RequireDraft(const ServingConfig& config, const WeightSource* draft) {
@@ -102,13 +102,13 @@ std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSour
   RequireDraft(config, draft);
   const ServingConfig all = PrepareServing(config);
   const ServingConfig one = ReplicaOf(all);
-  const auto make = [&](std::shared_ptr<RankRunner> runner, bool hands_over) {
+  const auto make = [&](std::shared_ptr<DistributedExecutor> runner, bool hands_over) {
     return std::make_unique<OwningEngine>(one, std::move(runner), draft, acceptance, hands_over,
                                           grammars);
   };
-  std::vector<std::unique_ptr<SharingEngine>> engines;
+  std::vector<std::unique_ptr<DisaggregatedEngine>> engines;
   if (FindMpiLaunch()) {
-    const auto runner = std::make_shared<RankRunner>(all, source);
+    const auto runner = std::make_shared<DistributedExecutor>(all, source);
     std::vector<Socket> links = runner->TakeLinks();
     engines.push_back(make(runner, /*hands_over=*/all.prefill > 0));
     for (Socket& link : links) {
@@ -118,7 +118,7 @@ std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSour
   } else {
     for (int64_t i = 0; i < all.layout.dp; ++i) {
       engines.push_back(
-          make(std::make_shared<RankRunner>(one, source), /*hands_over=*/i < all.prefill));
+          make(std::make_shared<DistributedExecutor>(one, source), /*hands_over=*/i < all.prefill));
     }
   }
   if (engines.size() == 1) return std::move(engines.front());
@@ -132,7 +132,7 @@ void FollowEngine(const ServingConfig& config, const WeightSource& source,
   const ServingConfig all = PrepareServing(config);
   const ServingConfig one = ReplicaOf(all);
   if (LaunchedRank() % one.layout.world_size() != 0) return FollowPlans(all, source);
-  const auto runner = std::make_shared<RankRunner>(all, source);
+  const auto runner = std::make_shared<DistributedExecutor>(all, source);
   ReplicaLink link(std::move(runner->TakeLinks().front()), [&] { runner->ThrowIfFailed(); });
   try {
     const int64_t replica = LaunchedRank() / one.layout.world_size();

@@ -9,7 +9,7 @@
 
 namespace trimtab {
 
-RemoteReplica::RemoteReplica(Socket socket, std::shared_ptr<RankRunner> own,
+RemoteReplica::RemoteReplica(Socket socket, std::shared_ptr<DistributedExecutor> own,
                              const EngineLimits& limits)
     : own_(std::move(own)),
       link_(std::move(socket), [this] { own_->ThrowIfFailed(); }),
@@ -25,7 +25,7 @@ std::vector<RequestUpdate> RemoteReplica::AwaitReport() {
   if (report.code != ExitCode::kOk) throw Error(report.code, report.failure);
   metrics_ = report.metrics;
   has_work_ = report.has_work;
-  for (MovedSequence& each : report.ready) {
+  for (TransferredSequence& each : report.ready) {
     open_.erase(each.held.id);
     ready_.push_back(std::move(each));
   }
@@ -75,25 +75,27 @@ std::vector<RequestUpdate> RemoteReplica::Step() {
   return updates;
 }
 
-std::vector<MovedSequence> RemoteReplica::TakeReady() { return std::exchange(ready_, {}); }
+std::vector<TransferredSequence> RemoteReplica::TakePrefilled() {
+  return std::exchange(ready_, {});
+}
 
 void RemoteReplica::ReleaseBlocksOf(RequestId id) { orders_.released.push_back(id); }
 
-RequestId RemoteReplica::AddMoved(MovedSequence sequence) {
+RequestId RemoteReplica::AddPrefilled(TransferredSequence sequence) {
   open_.insert(++last_id_);
   orders_.moved.push_back({last_id_, std::move(sequence)});
   ++metrics_.waiting;
   return last_id_;
 }
 
-std::vector<HeldBlocks> RemoteReplica::TakeCopied() { return std::exchange(copied_, {}); }
+std::vector<PinnedBlocks> RemoteReplica::TakeReleasable() { return std::exchange(copied_, {}); }
 
 namespace {
 
 /// An engine as rank 0 knows it: under other ids.
 class Ordered {
  public:
-  explicit Ordered(SharingEngine& engine) : engine_(engine) {}
+  explicit Ordered(DisaggregatedEngine& engine) : engine_(engine) {}
 
   void Obey(ReplicaOrders orders) {
     for (ReplicaOrders::Added& each : orders.added) {
@@ -104,7 +106,7 @@ class Ordered {
       ids_[*id] = each.id;
     }
     for (ReplicaOrders::Moved& each : orders.moved) {
-      ids_[engine_.AddMoved(std::move(each.sequence))] = each.id;
+      ids_[engine_.AddPrefilled(std::move(each.sequence))] = each.id;
     }
     for (const RequestId id : orders.released) engine_.ReleaseBlocksOf(TakeOwn(held_, id));
     for (const RequestId id : orders.aborted) engine_.Abort(TakeOwn(ids_, id));
@@ -118,13 +120,13 @@ class Ordered {
       update.id = ids_.at(own);
       if (update.finish != FinishReason::kNone) ids_.erase(own);
     }
-    report.ready = engine_.TakeReady();
-    for (MovedSequence& each : report.ready) {
+    report.ready = engine_.TakePrefilled();
+    for (TransferredSequence& each : report.ready) {
       const auto known = ids_.extract(each.held.id);
       each.held.id = known.mapped();
       held_[known.key()] = known.mapped();
     }
-    report.copied = engine_.TakeCopied();
+    report.copied = engine_.TakeReleasable();
     report.metrics = engine_.metrics();
     report.has_work = engine_.HasWork();
     return report;
@@ -141,14 +143,14 @@ class Ordered {
     return own;
   }
 
-  SharingEngine& engine_;
+  DisaggregatedEngine& engine_;
   Ids ids_;
   Ids held_;  // of sequences that others go on with
 };
 
 }  // namespace
 
-void AnswerOrders(ReplicaLink& link, SharingEngine& engine) {
+void AnswerOrders(ReplicaLink& link, DisaggregatedEngine& engine) {
   Ordered ordered(engine);
   link.Send(Pack(ReplicaReport{.metrics = engine.metrics()}));
   while (const std::optional<std::string> message = link.Receive()) {

@@ -131,7 +131,7 @@ void GetToken(MessageReader& from, SampledToken& token) {
   });
 }
 
-void PutMoved(const MovedSequence& moved, MessageWriter& to) {
+void PutMoved(const TransferredSequence& moved, MessageWriter& to) {
   PutRequest(moved.request, to);
   to.Put(moved.prompt_tokens);
   to.PutList(moved.tokens);
@@ -140,7 +140,7 @@ void PutMoved(const MovedSequence& moved, MessageWriter& to) {
   to.Put(moved.held);
 }
 
-void GetMoved(MessageReader& from, MovedSequence& moved) {
+void GetMoved(MessageReader& from, TransferredSequence& moved) {
   GetRequest(from, moved.request);
   from.Get(moved.prompt_tokens);
   from.GetList(moved.tokens);
@@ -194,7 +194,7 @@ std::string Pack(const ReplicaReport& report) {
     to.PutEach(update.prompt, [&to](const SampledToken& token) { PutToken(token, to); });
     to.PutList(update.embedding);
   });
-  to.PutEach(report.ready, [&to](const MovedSequence& moved) { PutMoved(moved, to); });
+  to.PutEach(report.ready, [&to](const TransferredSequence& moved) { PutMoved(moved, to); });
   to.PutList(report.copied);
   to.Put(report.code);
   to.PutList(report.failure);
@@ -214,7 +214,7 @@ ReplicaReport UnpackReport(std::string_view bytes) {
     from.GetEach(update.prompt, [&from](SampledToken& token) { GetToken(from, token); });
     from.GetList(update.embedding);
   });
-  from.GetEach(report.ready, [&from](MovedSequence& moved) { GetMoved(from, moved); });
+  from.GetEach(report.ready, [&from](TransferredSequence& moved) { GetMoved(from, moved); });
   from.GetList(report.copied);
   from.Get(report.code);
   from.GetList(report.failure);

@@ -20,7 +20,7 @@ struct ReplicaOrders {
   };
   struct Moved {
     RequestId id = 0;
-    MovedSequence sequence{};
+    TransferredSequence sequence{};
   };
   std::vector<Added> added{};
   std::vector<Moved> moved{};
@@ -33,9 +33,9 @@ struct ReplicaReport {
   EngineMetrics metrics{};
   bool has_work = false;  // without further orders
   std::vector<RequestUpdate> updates{};
-  std::vector<MovedSequence> ready{};  // to be gone on with by others
-  std::vector<HeldBlocks> copied{};    // of others
-  ExitCode code = ExitCode::kOk;       // otherwise it has come to its end, and `failure` says why
+  std::vector<TransferredSequence> ready{};  // to be gone on with by others
+  std::vector<PinnedBlocks> copied{};        // of others
+  ExitCode code = ExitCode::kOk;  // otherwise it has come to its end, and `failure` says why
   std::string failure{};
 };
 

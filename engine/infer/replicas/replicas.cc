@@ -24,11 +24,11 @@ struct Replicas::Replica {
   };
   struct Moved {
     RequestId id = 0;  // likewise
-    MovedSequence sequence{};
+    TransferredSequence sequence{};
   };
 
   int64_t index = 0;
-  std::unique_ptr<SharingEngine> engine;
+  std::unique_ptr<DisaggregatedEngine> engine;
   std::deque<Posted> posted;           // requests that the engine does not have yet
   std::deque<Moved> moved;             // likewise, whose prompts another one has computed
   std::vector<RequestId> returned;     // ids of the engine: blocks that it may free
@@ -54,7 +54,7 @@ void Replicas::Wake(Replica& replica) {
   replica.work.notify_one();
 }
 
-Replicas::Replicas(std::vector<std::unique_ptr<SharingEngine>> engines, int64_t prefill) {
+Replicas::Replicas(std::vector<std::unique_ptr<DisaggregatedEngine>> engines, int64_t prefill) {
   const auto count = std::ssize(engines);
   TRIMTAB_ASSERT(prefill >= 0 && prefill < count, "{} of {} replicas compute prompts alone",
                  prefill, count);
@@ -63,7 +63,7 @@ Replicas::Replicas(std::vector<std::unique_ptr<SharingEngine>> engines, int64_t 
   limits_.tokens_per_step *= count;
   limits_.waiting *= prefill > 0 ? prefill : count;
   vocab_size_ = engines.front()->vocab_size();
-  for (std::unique_ptr<SharingEngine>& engine : engines) {
+  for (std::unique_ptr<DisaggregatedEngine>& engine : engines) {
     Replica& replica = *replicas_.emplace_back(std::make_unique<Replica>());
     replica.index = std::ssize(replicas_) - 1;
     replica.metrics = engine->metrics();
@@ -128,14 +128,14 @@ void Replicas::DeliverAborted(Replica& replica) {
   }
 }
 
-void Replicas::Return(const HeldBlocks& held) {
+void Replicas::Return(const PinnedBlocks& held) {
   Replica& keeper = *replicas_[static_cast<size_t>(held.engine)];
   keeper.returned.push_back(held.id);
   Wake(keeper);
 }
 
 void Replicas::HandOver(Replica& replica) {
-  for (MovedSequence& each : replica.engine->TakeReady()) {
+  for (TransferredSequence& each : replica.engine->TakePrefilled()) {
     const auto id = replica.ids.find(each.held.id);
     TRIMTAB_ASSERT(id != replica.ids.end(), "request {} is ready, and unknown", each.held.id);
     each.held.engine = replica.index;
@@ -151,9 +151,9 @@ void Replicas::HandOver(Replica& replica) {
 
 void Replicas::Deliver(Replica& replica) {
   replica.woken = false;
-  SharingEngine& engine = *replica.engine;
+  DisaggregatedEngine& engine = *replica.engine;
   DeliverAborted(replica);
-  for (const HeldBlocks& each : engine.TakeCopied()) Return(each);
+  for (const PinnedBlocks& each : engine.TakeReleasable()) Return(each);
   for (const RequestId id : std::exchange(replica.returned, {})) engine.ReleaseBlocksOf(id);
   HandOver(replica);
   // Those that it has no place for now wait for its next step.
@@ -166,7 +166,7 @@ void Replicas::Deliver(Replica& replica) {
     replica.posted.pop_front();
   }
   for (Replica::Moved& each : std::exchange(replica.moved, {})) {
-    replica.ids[engine.AddMoved(std::move(each.sequence))] = each.id;
+    replica.ids[engine.AddPrefilled(std::move(each.sequence))] = each.id;
   }
   replica.metrics = engine.metrics();
 }

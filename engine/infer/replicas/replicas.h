@@ -22,7 +22,7 @@ class Replicas final : public Engine {
  public:
   /// At least one, of equal limits and vocabulary. The first `prefill` hand over what they have
   /// computed; that must leave some.
-  explicit Replicas(std::vector<std::unique_ptr<SharingEngine>> engines, int64_t prefill = 0);
+  explicit Replicas(std::vector<std::unique_ptr<DisaggregatedEngine>> engines, int64_t prefill = 0);
   /// Waits for the steps that are on their way.
   ~Replicas() override;
 
@@ -52,7 +52,7 @@ class Replicas final : public Engine {
   /// Sequences whose prompts are done go to who goes on with them.
   void HandOver(Replica& replica);
   /// Lets the engine that keeps them free blocks that nobody needs.
-  void Return(const HeldBlocks& held);
+  void Return(const PinnedBlocks& held);
   static void Wake(Replica& replica);
   /// That has the fewest requests, the first of several.
   static Replica& Fewest(std::span<const std::unique_ptr<Replica>> of);

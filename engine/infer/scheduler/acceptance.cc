@@ -4,7 +4,7 @@
 
 namespace trimtab {
 
-bool Stands(double acceptance, uint64_t seed, int64_t position) {
+bool IsAccepted(double acceptance, uint64_t seed, int64_t position) {
   const uint64_t bits = MixBits(MixBits(seed) + static_cast<uint64_t>(position));
   return static_cast<double>(bits >> 11) < acceptance * 0x1p53;
 }

@@ -11,7 +11,7 @@ namespace trimtab {
 /// (arXiv:2211.17192, section 3.1), by which a step with n proposed tokens brings
 /// (1 - acceptance^(n + 1)) / (1 - acceptance) tokens in the mean. A function of its arguments, as
 /// choices of tokens are: neither steps nor the batch around a sequence change it.
-bool Stands(double acceptance, uint64_t seed, int64_t position);
+bool IsAccepted(double acceptance, uint64_t seed, int64_t position);
 
 /// Of tokens that were checked in their turn, the share that stood: the likeliest acceptance. 0
 /// where none was.

@@ -12,7 +12,7 @@ namespace trimtab {
 
 int64_t DraftLimits::blocks_per_sequence() const { return CeilDiv(sequence_length, block_size); }
 
-DraftModel::DraftModel(const DraftLimits& limits, int64_t vocab_size, StepRunner& runner)
+DraftModel::DraftModel(const DraftLimits& limits, int64_t vocab_size, ModelExecutor& runner)
     : limits_(limits),
       vocab_(static_cast<size_t>(vocab_size)),
       runner_(runner),

@@ -26,7 +26,7 @@ class DraftModel final : public Proposer {
  public:
   /// `runner` has limits.blocks() blocks and must outlive it; `vocab_size` is that of the model
   /// that serves, which knows no tokens beyond.
-  DraftModel(const DraftLimits& limits, int64_t vocab_size, StepRunner& runner);
+  DraftModel(const DraftLimits& limits, int64_t vocab_size, ModelExecutor& runner);
 
   std::vector<std::vector<int32_t>> Propose(std::span<const ProposalRequest> requests) override;
 
@@ -44,7 +44,7 @@ class DraftModel final : public Proposer {
 
   DraftLimits limits_;
   size_t vocab_;
-  StepRunner& runner_;
+  ModelExecutor& runner_;
   std::vector<Slot> slots_;
 };
 

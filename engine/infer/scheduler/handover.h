@@ -16,34 +16,34 @@
 namespace trimtab {
 
 /// Blocks that an engine keeps for a sequence that has left it.
-struct HeldBlocks {
+struct PinnedBlocks {
   int64_t engine = 0;  // which of several: who hands sequences over says so
   RequestId id = 0;    // as that engine knew it
 };
 
-struct MovedSequence {
+struct TransferredSequence {
   GenerationRequest request{};  // without its prompt
   int64_t prompt_tokens = 0;
   std::vector<int32_t> tokens{};  // of the prompt, and the new ones
   int64_t computed = 0;           // of these, whose keys and values are in the blocks
   BlockContents contents{};       // of the blocks that these are in, in order
-  HeldBlocks held{};
+  PinnedBlocks held{};
 };
 
 /// An engine that may share the work on a sequence with others.
-class SharingEngine : public Engine {
+class DisaggregatedEngine : public Engine {
  public:
   /// The sequences whose prompts were done since it was asked last, if it is one that hands them
   /// over. It no longer knows them, but keeps their blocks until ReleaseBlocksOf.
-  virtual std::vector<MovedSequence> TakeReady() = 0;
+  virtual std::vector<TransferredSequence> TakePrefilled() = 0;
   virtual void ReleaseBlocksOf(RequestId id) = 0;
 
   /// Takes a sequence over, which then waits for its turn, however many wait. It is of an engine of
   /// the same model in the same layout and precisions.
-  virtual RequestId AddMoved(MovedSequence sequence) = 0;
+  virtual RequestId AddPrefilled(TransferredSequence sequence) = 0;
   /// What is no longer needed since it was asked last: blocks that were copied, and those of
   /// sequences that were aborted before.
-  virtual std::vector<HeldBlocks> TakeCopied() = 0;
+  virtual std::vector<PinnedBlocks> TakeReleasable() = 0;
 };
 
 }  // namespace trimtab

@@ -1,6 +1,6 @@
 // One step of an engine that serves: which tokens of which sequences the model sees, where their
-// keys and values lie, and whose logits are asked. The batcher plans it; a StepRunner carries it
-// out.
+// keys and values lie, and whose logits are asked. The scheduler plans it; a ModelExecutor carries
+// it out.
 #pragma once
 
 #include <cstddef>
@@ -44,9 +44,9 @@ struct StepPlan {
 using BlockContents = std::vector<std::vector<std::byte>>;
 
 /// What carries out steps: the engine's model, or what imitates it.
-class StepRunner {
+class ModelExecutor {
  public:
-  virtual ~StepRunner() = default;
+  virtual ~ModelExecutor() = default;
 
   /// Returns logits [plan.logit_rows(), V], or states [plan.logit_rows(), C], row after row, in the
   /// order of the plan. Not empty plans.

@@ -19,7 +19,7 @@
 #include <utility>
 #include <variant>
 
-#include "engine/layers/linear/linear_products.h"
+#include "engine/layers/linear/linear_gemms.h"
 
 namespace trimtab {
 

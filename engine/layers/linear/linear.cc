@@ -73,8 +73,7 @@ bool IsTrained(const Parameter* parameter) {
 
 /// The bias of a layer, if it has one and trains it, where its gradient is made beside the
 /// weight's: both are made at once, and in 16 bits or more.
-Parameter* BiasBeside(const LayerContext& context, const LinearProducts& products,
-                      Parameter* bias) {
+Parameter* BiasBeside(const LayerContext& context, const LinearGemms& products, Parameter* bias) {
   const bool beside = context.deferred == nullptr && !products.fp8() && products.trainable();
   return beside && IsTrained(bias) ? bias : nullptr;
 }
@@ -129,9 +128,9 @@ Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearS
   if (context.tp_chunks() > 1) return BackwardInChunks(context, saved, dy.matrix, accumulate);
   Tensor dx;
   {
-    const LinearProducts::Backward backward =
-        written ? LinearProducts::Backward(products_, std::move(dy.fp8))
-                : LinearProducts::Backward(products_, context, dy.matrix);
+    const LinearGemms::Backward backward =
+        written ? LinearGemms::Backward(products_, std::move(dy.fp8))
+                : LinearGemms::Backward(products_, context, dy.matrix);
     if (context.deferred == nullptr) {
       WeightGradient(context, backward, saved, accumulate, BiasBeside(context, products_, bias_));
     } else {
@@ -145,7 +144,7 @@ Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearS
 
 Tensor ColumnParallelLinear::BackwardInChunks(const LayerContext& context, const LinearSaved& saved,
                                               const Tensor& dy, bool accumulate) const {
-  const LinearProducts::Backward backward(products_, context, dy);
+  const LinearGemms::Backward backward(products_, context, dy);
   // The whole input arrives while the gradient of the shard is made and summed.
   Tensor input = saved.input;
   CommHandle gather;
@@ -167,8 +166,7 @@ Tensor ColumnParallelLinear::BackwardInChunks(const LayerContext& context, const
   return dx.Take();
 }
 
-void ColumnParallelLinear::Defer(const LayerContext& context,
-                                 const LinearProducts::Backward& backward,
+void ColumnParallelLinear::Defer(const LayerContext& context, const LinearGemms::Backward& backward,
                                  const LinearSaved& saved) const {
   if (!products_.trainable()) return;
   context.deferred->push_back(
@@ -178,7 +176,7 @@ void ColumnParallelLinear::Defer(const LayerContext& context,
 }
 
 void ColumnParallelLinear::WeightGradient(const LayerContext& context,
-                                          const LinearProducts::Backward& backward,
+                                          const LinearGemms::Backward& backward,
                                           const LinearSaved& saved, bool accumulate,
                                           Parameter* bias) const {
   if (!products_.trainable()) return;
@@ -265,7 +263,7 @@ Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSave
       SpreadRows(product, chunk, dx);
     });
     if (!full.defined()) return dx;
-    WeightGradient(context, LinearProducts::Backward(products_, context, full), saved, accumulate,
+    WeightGradient(context, LinearGemms::Backward(products_, context, full), saved, accumulate,
                    beside);
     return dx;
   }
@@ -275,9 +273,9 @@ Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSave
     full = context.New(dy.shape(), MemoryTag::kActivations);
     Copy(dy, full);
   }
-  const LinearProducts::Backward backward =
-      operand.fp8.rows.defined() ? LinearProducts::Backward(products_, std::move(operand.fp8))
-                                 : LinearProducts::Backward(products_, context, full);
+  const LinearGemms::Backward backward =
+      operand.fp8.rows.defined() ? LinearGemms::Backward(products_, std::move(operand.fp8))
+                                 : LinearGemms::Backward(products_, context, full);
   WeightGradient(context, backward, saved, accumulate, beside);
   Tensor dx = context.New({context.tokens(), in}, MemoryTag::kWorkspace);
   backward.InputGradient(context, dx, gelu_of);
@@ -285,7 +283,7 @@ Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSave
 }
 
 void RowParallelLinear::WeightGradient(const LayerContext& context,
-                                       const LinearProducts::Backward& backward,
+                                       const LinearGemms::Backward& backward,
                                        const LinearSaved& saved, bool accumulate,
                                        Parameter* bias) const {
   if (!products_.trainable()) return;

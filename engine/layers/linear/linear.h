@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/layers/layer_context.h"
-#include "engine/layers/linear/linear_products.h"
+#include "engine/layers/linear/linear_gemms.h"
 #include "engine/parameters/parameter.h"
 
 namespace trimtab {
@@ -73,16 +73,16 @@ class ColumnParallelLinear {
 
  private:
   /// And that of `bias`, if it is not null.
-  void WeightGradient(const LayerContext& context, const LinearProducts::Backward& backward,
+  void WeightGradient(const LayerContext& context, const LinearGemms::Backward& backward,
                       const LinearSaved& saved, bool accumulate, Parameter* bias) const;
   /// Leaves WeightGradient to context.deferred.
-  void Defer(const LayerContext& context, const LinearProducts::Backward& backward,
+  void Defer(const LayerContext& context, const LinearGemms::Backward& backward,
              const LinearSaved& saved) const;
   /// Backward without the bias, in chunks (tp_overlap.h).
   Tensor BackwardInChunks(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
                           bool accumulate) const;
 
-  LinearProducts products_;
+  LinearGemms products_;
   Parameter* bias_ = nullptr;
 };
 
@@ -121,10 +121,10 @@ class RowParallelLinear {
 
  private:
   /// Now, and that of `bias` with it, if that is not null; or left to context.deferred.
-  void WeightGradient(const LayerContext& context, const LinearProducts::Backward& backward,
+  void WeightGradient(const LayerContext& context, const LinearGemms::Backward& backward,
                       const LinearSaved& saved, bool accumulate, Parameter* bias) const;
 
-  LinearProducts products_;
+  LinearGemms products_;
   Parameter* bias_ = nullptr;
 };
 

@@ -33,7 +33,7 @@ void Append(std::vector<BufferPart>& parts, int64_t count) {
 
 }  // namespace
 
-ExpertExchange::ExpertExchange(const LayerContext& context, const RankRows& counts,
+ExpertExchange::ExpertExchange(const LayerContext& context, const ExpertCounts& counts,
                                const Tensor& counted) {
   const ParallelContext& parallel = context.parallel;
   const int etp = parallel.etp->size();

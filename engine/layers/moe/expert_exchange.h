@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/layers/layer_context.h"
-#include "engine/layers/moe/rank_rows.h"
+#include "engine/layers/moe/expert_counts.h"
 
 namespace trimtab {
 
@@ -18,7 +18,7 @@ class ExpertExchange {
  public:
   /// `counts`: the rows that each rank of the etp_ep group has for each expert; `counted`
   /// [etp_ep ranks, E] has the same on the device, in fp32.
-  ExpertExchange(const LayerContext& context, const RankRows& counts, const Tensor& counted);
+  ExpertExchange(const LayerContext& context, const ExpertCounts& counts, const Tensor& counted);
 
   /// Rows of each expert of this rank, of all ranks of the group.
   const std::vector<int64_t>& expert_rows() const { return expert_rows_; }

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/layers/moe/expected_rows.h"
+#include "engine/layers/moe/expected_expert_counts.h"
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/moe/permute.h"
 #include "engine/ops/moe/router.h"
@@ -45,8 +45,8 @@ MemoryTag TagOfAll(const LayerContext& context) {
 
 /// What each of those ranks has for each expert, on the host; `counted` [etp_ep ranks, E] becomes
 /// the same on the device.
-RankRows CountRows(const LayerContext& context, const MoeConfig& moe, const Tensor& kept,
-                   Tensor& counted) {
+ExpertCounts CountRows(const LayerContext& context, const MoeConfig& moe, const Tensor& kept,
+                       Tensor& counted) {
   Communicator& group = *context.parallel.etp_ep;
   const int64_t experts = moe.num_experts;
   counted = context.NewF32({group.size(), experts}, MemoryTag::kWorkspace);
@@ -58,7 +58,7 @@ RankRows CountRows(const LayerContext& context, const MoeConfig& moe, const Tens
     group.AllGather(own, counted);
   }
   if (RowsAreKnown(context, moe) || context.device.kind() == DeviceKind::kMeta) {
-    return ExpectedRows(
+    return ExpectedExpertCounts(
         context, moe,
         GroupMembers(context.parallel.layout, GroupKind::kExpertModel, context.parallel.rank));
   }
@@ -94,7 +94,7 @@ Tensor DispatchTokens(const LayerContext& context, const MoeConfig& moe, const T
   const int64_t experts = moe.num_experts;
   const int64_t local = experts / parallel.layout.ep;
   Tensor counted;
-  const RankRows counts = CountRows(context, moe, kept, counted);
+  const ExpertCounts counts = CountRows(context, moe, kept, counted);
   const int64_t padded = PaddedRows(context, moe);
   if (parallel.etp_ep->size() == 1 || Gathers(context)) {
     const ExpertRange own = {parallel.ep_rank * local, local};

@@ -62,7 +62,7 @@ Parameter& DeclareFc1(ParameterStore& store, const MlpSpec& spec, const ExpertCu
       {.name = name + ".linear_fc1.weight",
        .rows = cut.experts * Blocks(spec) * spec.ffn_hidden_size / cut.etp,
        .columns = spec.hidden_size,
-       .grid = Grid::kExperts,
+       .grid = ParallelGrid::kExperts,
        .multiplied = cut.experts,
        .init = InitKind::kNormal,
        .init_std = spec.init_std,
@@ -76,7 +76,7 @@ Parameter& DeclareFc2(ParameterStore& store, const MlpSpec& spec, const ExpertCu
       {.name = name + ".linear_fc2.weight",
        .rows = cut.experts * spec.hidden_size,
        .columns = spec.ffn_hidden_size / cut.etp,
-       .grid = Grid::kExperts,
+       .grid = ParallelGrid::kExperts,
        .multiplied = cut.experts,
        .init = InitKind::kNormal,
        .init_std = spec.output_init_std,
@@ -97,12 +97,12 @@ MoeExperts::MoeExperts(ParameterStore& store, const LayerContext& context, const
       &store.Declare({.name = name + ".linear_fc1.bias",
                       .rows = fc1_.weight().spec.rows,
                       .is_matrix = false,
-                      .grid = Grid::kExperts,
+                      .grid = ParallelGrid::kExperts,
                       .partition = RowsOfExperts(cut, Blocks(spec), spec.ffn_hidden_size, 1)});
   fc2_bias_ = &store.Declare({.name = name + ".linear_fc2.bias",
                               .rows = experts_ * spec.hidden_size,
                               .is_matrix = false,
-                              .grid = Grid::kExperts,
+                              .grid = ParallelGrid::kExperts,
                               .tensor_parallel = false,
                               .partition = WholeExperts(cut, spec.hidden_size, 1)});
 }
@@ -137,7 +137,7 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
   }
   Tensor dactivation;
   {
-    const GroupedProducts::Backward backward(fc2_, context, dy, rows);
+    const GroupedGemms::Backward backward(fc2_, context, dy, rows);
     backward.WeightGradient(context, saved.linear_fc2, accumulate);
     dactivation = context.New({dy.dim(0), fc2_.weight().spec.columns}, MemoryTag::kWorkspace);
     backward.InputGradient(context, dactivation);
@@ -148,7 +148,7 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
     Tensor gradient = Vectors(fc1_bias_->gradient);
     GroupedBiasBackward(dfc1, rows, gradient, accumulate);
   }
-  const GroupedProducts::Backward backward(fc1_, context, dfc1, rows);
+  const GroupedGemms::Backward backward(fc1_, context, dfc1, rows);
   backward.WeightGradient(context, saved.linear_fc1, accumulate);
   Tensor dx = context.New(dy.shape(), MemoryTag::kWorkspace);
   backward.InputGradient(context, dx);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/config/model/layer_spec.h"
-#include "engine/layers/linear/grouped_products.h"
+#include "engine/layers/linear/grouped_gemms.h"
 
 namespace trimtab {
 
@@ -37,8 +37,8 @@ class MoeExperts {
 
   ActivationKind activation_;
   int64_t experts_;                // E / ep
-  GroupedProducts fc1_;            // weight [E / ep * fc1 / etp, C]: expert after expert
-  GroupedProducts fc2_;            // weight [E / ep * C, F / etp]
+  GroupedGemms fc1_;               // weight [E / ep * fc1 / etp, C]: expert after expert
+  GroupedGemms fc2_;               // weight [E / ep * C, F / etp]
   Parameter* fc1_bias_ = nullptr;  // [E / ep * fc1 / etp]
   // [E / ep * C]: the same on every etp rank, of which the first adds it; each sees all rows, and
   // so makes the whole gradient.

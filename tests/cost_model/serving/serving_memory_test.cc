@@ -6,7 +6,7 @@
 #include "cost_model/serving/serving_prediction.h"
 #include "engine/base/units.h"
 #include "engine/config/layout/parallel_config.h"
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 #include "engine/runtime/weights/random_weights.h"
 #include "tests/engine/train/families.h"
 
@@ -74,7 +74,7 @@ class ServingMemoryTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ServingMemoryTest, IsWhatTheEngineTakesToTheByte) {
   const ServingConfig config = ResolveServing(ConfigOf(GetParam()));
-  RankRunner runner(ReplicaOf(config), RandomWeights(config.model));
+  DistributedExecutor runner(ReplicaOf(config), RandomWeights(config.model));
   runner.Run(FullStep(config));
   const ServingMemory planned = Planned(config);
   EXPECT_EQ(planned.total(), runner.peak_mem_bytes());
@@ -88,7 +88,7 @@ TEST(ServingMemory, CountsTheDraftToTheByte) {
   const ServingConfig draft = DraftServing(config);
   EXPECT_EQ(draft.weights, WeightFormat::kInt8);
   EXPECT_EQ(draft.layout.world_size(), 1);
-  RankRunner runner(draft, RandomWeights(draft.model));
+  DistributedExecutor runner(draft, RandomWeights(draft.model));
   runner.Run(FullStep(draft));
   const ServingMemory planned = Planned(config);
   EXPECT_EQ(planned.draft, runner.peak_mem_bytes());

@@ -19,7 +19,7 @@ SimulatedPrices TenthPerRow() {
   return {.step = [](const StepPlan& plan) { return 0.1 * static_cast<double>(plan.rows()); }};
 }
 
-BatcherOptions Options(EngineLimits limits, int64_t blocks = 100) {
+SchedulerOptions Options(EngineLimits limits, int64_t blocks = 100) {
   if (limits.sequence_length == 0) limits.sequence_length = 64;
   return {.limits = limits, .block_size = 4, .blocks = blocks};
 }
@@ -95,7 +95,7 @@ TEST(SimulateServing, ClosedLoopsWaitForTheirAnswers) {
 // Two sequences of 8 tokens in the end, in a cache of 3 blocks of 4: the later one gives up its
 // blocks and computes its tokens again.
 TEST(SimulateServing, PreemptsWhereTheCacheIsFull) {
-  BatcherOptions options =
+  SchedulerOptions options =
       Options({.sequences = 2, .tokens_per_step = 16, .sequence_length = 8}, 3);
   options.prefix_cache = false;
   const SimulatedServing served =
@@ -112,7 +112,7 @@ TEST(SimulateServing, PreemptsWhereTheCacheIsFull) {
 TEST(SimulateServing, FindsWhatPromptsShare) {
   std::vector<LoadRequest> requests = {{0, 10, 1}, {5, 10, 1}};
   ShareBeginnings(6, requests);
-  BatcherOptions options = Options({.sequences = 2, .tokens_per_step = 16});
+  SchedulerOptions options = Options({.sequences = 2, .tokens_per_step = 16});
   const SimulatedServing found = SimulateServing(options, requests, 0, TenthPerRow());
   ExpectTimes(found.outcomes[0], 0, {1.0});
   ExpectTimes(found.outcomes[1], 5, {5.6});
@@ -136,7 +136,7 @@ TEST(SimulateServing, LeapsToWhatHappensNext) {
 /// One request of 2 tokens and 7 of an answer, with two proposed tokens a step that all stand, or
 /// none.
 SimulatedServing Speculate(double acceptance, bool draft) {
-  BatcherOptions options = Options({.sequences = 1, .tokens_per_step = 8});
+  SchedulerOptions options = Options({.sequences = 1, .tokens_per_step = 8});
   (draft ? options.draft_tokens : options.lookup_tokens) = 2;
   options.acceptance = acceptance;
   SimulatedPrices prices = TenthPerRow();
@@ -171,7 +171,7 @@ TEST(SimulateServing, ADraftModelTakesItsTime) {
 // A step with n proposals brings (1 - a^(n + 1)) / (1 - a) tokens in the mean (Leviathan et al.,
 // arXiv:2211.17192, equation 1), and each stands in its turn with a.
 TEST(SimulateServing, AsManyTokensStandAsExpected) {
-  BatcherOptions options =
+  SchedulerOptions options =
       Options({.sequences = 4, .tokens_per_step = 64, .sequence_length = 2048}, /*blocks=*/2048);
   options.lookup_tokens = 4;
   options.acceptance = 0.7;
@@ -209,7 +209,7 @@ TEST(SimulateServing, PromptsApartHoldUpNoAnswer) {
 // A cache of two blocks for prompts: the third waits until the first one's is gone on with, which
 // must itself wait for a place.
 TEST(SimulateServing, PromptsApartWaitForWhoGoesOn) {
-  BatcherOptions options =
+  SchedulerOptions options =
       Options({.sequences = 1, .tokens_per_step = 8, .sequence_length = 8}, /*blocks=*/2);
   const SimulatedServing served = SimulateServing(options, {{0, 4, 3}, {0, 4, 2}, {0, 4, 1}}, 0,
                                                   WithCopies(), {}, {.prefill = 1, .decode = 1});

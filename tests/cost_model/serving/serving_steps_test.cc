@@ -17,7 +17,7 @@ struct Case {
   int64_t even = 1;  // of so many rows every expert gets as many
 };
 
-/// What the batcher would plan.
+/// What the scheduler would plan.
 StepPlan PlanOf(const ServingStep& step) {
   StepPlan plan;
   const auto add = [&plan](int64_t rows, int64_t position) {

@@ -56,7 +56,7 @@ bool ExpertsTogether(const ProcessGroup& group, const ParallelConfig& layout, in
 
 /// Whether two ranks are in one group, said of the places alone.
 bool Together(const ProcessGroup& group, const ParallelConfig& layout, int rank, int other) {
-  if (group.grid == Grid::kExperts) return ExpertsTogether(group, layout, rank, other);
+  if (group.grid == ParallelGrid::kExperts) return ExpertsTogether(group, layout, rank, other);
   const RankPlace a = PlaceOf(layout, rank);
   const RankPlace b = PlaceOf(layout, other);
   const auto same_unless = [&group](unsigned axis, int x, int y) {

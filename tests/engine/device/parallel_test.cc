@@ -86,9 +86,9 @@ TEST(ParallelForNeighboursTest, EachWorkerGoesForwardThroughItsOwnShare) {
   }
 }
 
-TEST(WithCrewTest, LoopsDoTheSameWithWorkersAtHand) {
+TEST(WithWorkerPoolTest, LoopsDoTheSameWithWorkersAtHand) {
   for (const int at_hand : {1, 2, 3}) {
-    WithCrew(at_hand, [] {
+    WithWorkerPool(at_hand, [] {
       ExpectEachItemOnce([](int threads, int64_t count, const auto& task) {
         ParallelForEach(threads, count, task);
       });
@@ -105,8 +105,8 @@ TEST(WithCrewTest, LoopsDoTheSameWithWorkersAtHand) {
 }
 
 // Each of two items waits until the other one has begun.
-TEST(WithCrewTest, WorkersRunAtTheSameTimeEvenAfterTheyHaveSlept) {
-  WithCrew(2, [] {
+TEST(WithWorkerPoolTest, WorkersRunAtTheSameTimeEvenAfterTheyHaveSlept) {
+  WithWorkerPool(2, [] {
     for (int repeat = 0; repeat < 3; ++repeat) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       std::atomic<int> begun = 0;
@@ -119,10 +119,10 @@ TEST(WithCrewTest, WorkersRunAtTheSameTimeEvenAfterTheyHaveSlept) {
   });
 }
 
-TEST(WithCrewTest, LoopsWithinLoopsAndCrewsWithinCrewsRun) {
+TEST(WithWorkerPoolTest, LoopsWithinLoopsAndCrewsWithinCrewsRun) {
   std::atomic<int64_t> total = 0;
-  WithCrew(2, [&] {
-    WithCrew(2, [&] {
+  WithWorkerPool(2, [&] {
+    WithWorkerPool(2, [&] {
       ParallelForEach(2, 10, [&](int64_t, int) {
         ParallelFor(2, 100, 1, [&](int64_t begin, int64_t end) { total += end - begin; });
       });
@@ -132,9 +132,10 @@ TEST(WithCrewTest, LoopsWithinLoopsAndCrewsWithinCrewsRun) {
   EXPECT_EQ(total.load(), 1100);
 }
 
-TEST(WithCrewTest, ThrowsWhatItsBodyThrowsAndLetsTheWorkersGo) {
+TEST(WithWorkerPoolTest, ThrowsWhatItsBodyThrowsAndLetsTheWorkersGo) {
   for (int repeat = 0; repeat < 3; ++repeat) {
-    EXPECT_THROW(WithCrew(3, [] { throw std::runtime_error("of the body"); }), std::runtime_error);
+    EXPECT_THROW(WithWorkerPool(3, [] { throw std::runtime_error("of the body"); }),
+                 std::runtime_error);
   }
   std::atomic<int64_t> total = 0;
   ParallelFor(3, 100, 1, [&](int64_t begin, int64_t end) { total += end - begin; });

@@ -16,7 +16,7 @@
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/config/json/text_values.h"
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 #include "engine/infer/replicas/make_engine.h"
 #include "tests/engine/infer/golden_weights.h"
 
@@ -26,7 +26,7 @@ namespace {
 constexpr float kLogitTolerance = 2e-5f;  // as of ranks that are threads
 
 int Serve(const ServingConfig& config, const GoldenWeights& weights) {
-  RankRunner runner(config, weights);
+  DistributedExecutor runner(config, weights);
   const std::vector<int32_t> tokens = weights.Tokens(0);
   std::vector<int32_t> blocks(tokens.size());
   std::iota(blocks.begin(), blocks.end(), 0);

@@ -18,13 +18,13 @@ constexpr int kMicroBatches = 3;
 struct Layer {
   Layer() {
     store.BeginUnit();
-    before = Declare("before", Grid::kDense, true);
-    experts = Declare("experts", Grid::kExperts, true);
-    bias = Declare("bias", Grid::kExperts, false);
-    after = Declare("after", Grid::kDense, true);
+    before = Declare("before", ParallelGrid::kDense, true);
+    experts = Declare("experts", ParallelGrid::kExperts, true);
+    bias = Declare("bias", ParallelGrid::kExperts, false);
+    after = Declare("after", ParallelGrid::kDense, true);
   }
 
-  Parameter* Declare(const std::string& name, Grid grid, bool is_matrix) {
+  Parameter* Declare(const std::string& name, ParallelGrid grid, bool is_matrix) {
     const int64_t columns = is_matrix ? kColumns : 1;
     return &store.Declare({.name = name,
                            .rows = 3,
@@ -58,7 +58,7 @@ TEST(ExpertUnits, BelongToTheUnitThatUsesThem) {
   EXPECT_EQ(layer.store.units()[1].users, 1);
   layer.store.BeginUnit();
   EXPECT_EQ(layer.store.current_unit(), 2u);
-  EXPECT_EQ(layer.Declare("next", Grid::kExperts, true)->unit, 3u) << "another layer's";
+  EXPECT_EQ(layer.Declare("next", ParallelGrid::kExperts, true)->unit, 3u) << "another layer's";
 }
 
 class ExpertSharding : public testing::TestWithParam<const char*> {
@@ -84,7 +84,7 @@ class ExpertSharding : public testing::TestWithParam<const char*> {
 
       const std::lock_guard lock(mutex);
       for (const Parameter* parameter : layer.store.parameters()) {
-        const bool expert = parameter->spec.grid == Grid::kExperts;
+        const bool expert = parameter->spec.grid == ParallelGrid::kExperts;
         int ranks = 0;  // the sum of rank + 1 over the ranks that hold the parameter
         for (const int member : GroupMembers(
                  layout, expert ? GroupKind::kExpertData : GroupKind::kData, context.rank)) {
@@ -165,8 +165,8 @@ TEST_P(ExpertSharding, WeightsAreThereWhileTheyAreUsed) {
     ShardedDataParallel parallel(context, layer.store, *device, nullptr);
     const int64_t held = device->memory().current_total();
     // Each rank updates its part: element i of rank e's experts becomes i + 1000 e.
-    const auto value = [&context](Grid grid, int64_t i) {
-      return static_cast<float>(i + (grid == Grid::kExperts ? 1000 * context.ep_rank : 0));
+    const auto value = [&context](ParallelGrid grid, int64_t i) {
+      return static_cast<float>(i + (grid == ParallelGrid::kExperts ? 1000 * context.ep_rank : 0));
     };
     for (const Bucket& bucket : parallel.shards().buckets()) {
       const OwnedPart part = parallel.shards().PartOf(bucket);

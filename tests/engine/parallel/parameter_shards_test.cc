@@ -43,9 +43,9 @@ TEST(PlanBucketsTest, WhatOthersUseIsAlone) {
 
 TEST(PlanBucketsTest, ExpertsAreCutForThemselves) {
   std::vector<ParameterUnit> units = Units({12, 24, 36}, {1});
-  units[1].grid = Grid::kExperts;
+  units[1].grid = ParallelGrid::kExperts;
   const std::vector<Bucket> expected = {
-      {0, 1, {0, 12}, 0}, {1, 2, {12, 36}, 3, Grid::kExperts}, {2, 3, {36, 72}, 15}};
+      {0, 1, {0, 12}, 0}, {1, 2, {12, 36}, 3, ParallelGrid::kExperts}, {2, 3, {36, 72}, 15}};
   EXPECT_EQ(PlanBuckets(units, 1000, {.dense = 4, .experts = 2}), expected);
 }
 
@@ -103,7 +103,7 @@ TEST(ParameterShardsTest, EveryReplicaOwnsEveryElementOnce) {
       int64_t owned = 0;
       for (int rank = 0; rank < dp; ++rank) {
         const Fixture fixture(fmt::format("dp={},zero={},shard={}", dp, zero, shard), rank);
-        EXPECT_EQ(fixture.shards->replica_group(Grid::kDense).size(), replicas);
+        EXPECT_EQ(fixture.shards->replica_group(ParallelGrid::kDense).size(), replicas);
         for (const Parameter* parameter : fixture.store.parameters()) {
           const FlatRange range = {parameter->offset, parameter->offset + parameter->numel()};
           const OwnedPart part = fixture.shards->Within(range);

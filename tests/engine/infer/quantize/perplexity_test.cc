@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/checkpoint/safetensors.h"
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 #include "tests/engine/infer/golden_weights.h"
 #include "tests/engine/train/families.h"
 
@@ -29,7 +29,7 @@ struct FirstStep {
 
   double Measure() const {
     const ServingConfig resolved = ResolveServing(config);
-    RankRunner runner(resolved, weights);
+    DistributedExecutor runner(resolved, weights);
     return MeanTokenLoss(resolved, runner, tokens);
   }
 

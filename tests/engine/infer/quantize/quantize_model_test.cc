@@ -10,7 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/xxh64.h"
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 #include "engine/infer/quantize/calibration.h"
 #include "engine/runtime/weights/quantized_weights.h"
 #include "engine/runtime/whole_model.h"
@@ -71,7 +71,7 @@ std::vector<float> LogitsOf(const WeightSource& source, const GoldenWeights& gol
   config.weights = format;
   config.layout = ParseLayout(layout, 0);
   config = ResolveServing(config);
-  RankRunner runner(config, source);
+  DistributedExecutor runner(config, source);
   const auto length = golden.sequence_length();
   return runner.Run({{{.tokens = golden.Tokens(0),
                        .first_position = 0,
@@ -119,7 +119,8 @@ TEST(QuantizeModelTest, WeightsThatAreNoNumbersAreRefused) {
     config.model = whole.model();
     config.weights = format;
     config.limits = {.sequences = 1, .tokens_per_step = 8, .sequence_length = 8};
-    const std::string served = message([&] { RankRunner(ResolveServing(config), weights); });
+    const std::string served =
+        message([&] { DistributedExecutor(ResolveServing(config), weights); });
     EXPECT_NE(served.find("a weight is nan; expected finite numbers"), std::string::npos) << served;
   }
 }
@@ -163,7 +164,7 @@ TEST(QuantizeModelTest, ExpertsAreRoundedAsTheyAreBesideScaledLayers) {
     for (const ParameterSpec* spec : ParameterSpecs(whole.parameters)) {
       const bool has_scales = !source->InputScales(*spec).empty();
       scaled += has_scales ? 1 : 0;
-      EXPECT_FALSE(has_scales && spec->grid == Grid::kExperts) << spec->name.view();
+      EXPECT_FALSE(has_scales && spec->grid == ParallelGrid::kExperts) << spec->name.view();
     }
     EXPECT_GT(scaled, 0);
     const std::vector<float> plain = LogitsOf(*source, weights, WeightFormat::kF32, "");

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "engine/infer/replicas/make_engine.h"
-#include "engine/infer/scheduler/batcher.h"
+#include "engine/infer/scheduler/scheduler.h"
 #include "tests/engine/infer/golden_requests.h"
 
 namespace trimtab {
@@ -56,9 +56,9 @@ void ExpectSame(const Answers& answers, const Answers& expected) {
 /// An engine that may share its work.
 struct OwnEngine {
   OwnEngine(const ServingConfig& config, const WeightSource& weights, bool hands_over = false)
-      : runner(config, weights), batcher(Options(config, hands_over), runner, clock) {}
+      : runner(config, weights), scheduler(Options(config, hands_over), runner, clock) {}
 
-  static BatcherOptions Options(const ServingConfig& config, bool hands_over) {
+  static SchedulerOptions Options(const ServingConfig& config, bool hands_over) {
     return {.limits = config.limits,
             .block_size = config.block_size,
             .blocks = config.cache_blocks,
@@ -66,9 +66,9 @@ struct OwnEngine {
             .hands_over = hands_over};
   }
 
-  RankRunner runner;
+  DistributedExecutor runner;
   SteadyClock clock;
-  Batcher batcher;
+  Scheduler scheduler;
 };
 
 /// Both ends of a link in this process; `serve` is what the far one does.
@@ -93,7 +93,7 @@ class RemoteReplicaTest : public testing::Test {
     });
   }
   RemoteReplica& Remote() {
-    const auto own = std::make_shared<RankRunner>(config_, weights_);
+    const auto own = std::make_shared<DistributedExecutor>(config_, weights_);
     remote_ = std::make_unique<RemoteReplica>(std::move(near_), own, config_.limits);
     return *remote_;
   }
@@ -110,7 +110,7 @@ TEST_F(RemoteReplicaTest, AnswersAsItsEngine) {
   const Answers expected = AnswerAll(weights_, *MakeEngine(config_, weights_), 30);
   Begin([this](ReplicaLink& link) {
     OwnEngine engine(config_, weights_);
-    AnswerOrders(link, engine.batcher);
+    AnswerOrders(link, engine.scheduler);
   });
   RemoteReplica& remote = Remote();
   const Answers answers = AnswerAll(weights_, remote, 30);
@@ -123,7 +123,7 @@ TEST_F(RemoteReplicaTest, AnswersAsItsEngine) {
 TEST_F(RemoteReplicaTest, ForgetsWhatIsAborted) {
   Begin([this](ReplicaLink& link) {
     OwnEngine engine(config_, weights_);
-    AnswerOrders(link, engine.batcher);
+    AnswerOrders(link, engine.scheduler);
   });
   RemoteReplica& remote = Remote();
   const auto add = [&](int64_t index) {
@@ -151,7 +151,7 @@ TEST_F(RemoteReplicaTest, HandsOverAndTakesOver) {
   const Answers expected = AnswerAll(weights_, *MakeEngine(config_, weights_), 12);
   Begin([this](ReplicaLink& link) {
     OwnEngine engine(config_, weights_, /*hands_over=*/true);
-    AnswerOrders(link, engine.batcher);
+    AnswerOrders(link, engine.scheduler);
   });
   RemoteReplica& first = Remote();
   OwnEngine near(config_, weights_);
@@ -164,46 +164,46 @@ TEST_F(RemoteReplicaTest, HandsOverAndTakesOver) {
     }
   };
   for (int64_t i = 0; i < 12; ++i) first.AddRequest(EveryKindOf(weights_, i));
-  while (first.HasWork() || near.batcher.HasWork()) {
+  while (first.HasWork() || near.scheduler.HasWork()) {
     if (first.HasWork()) note(first.Step(), /*moved=*/false);
-    for (MovedSequence& each : first.TakeReady()) {
+    for (TransferredSequence& each : first.TakePrefilled()) {
       const RequestId id = each.held.id;
       EXPECT_FALSE(first.Abort(id)) << "knows a sequence that has left";
-      asked[near.batcher.AddMoved(std::move(each))] = id;
+      asked[near.scheduler.AddPrefilled(std::move(each))] = id;
     }
-    if (near.batcher.HasWork()) note(near.batcher.Step(), /*moved=*/true);
-    for (const HeldBlocks& each : near.batcher.TakeCopied()) first.ReleaseBlocksOf(each.id);
+    if (near.scheduler.HasWork()) note(near.scheduler.Step(), /*moved=*/true);
+    for (const PinnedBlocks& each : near.scheduler.TakeReleasable()) first.ReleaseBlocksOf(each.id);
   }
   ExpectSame(answers, expected);
   EXPECT_EQ(first.metrics().used_blocks, 0) << "blocks leak";
-  EXPECT_GT(near.batcher.metrics().moved_requests, 0);
+  EXPECT_GT(near.scheduler.metrics().moved_requests, 0);
 }
 
 TEST_F(RemoteReplicaTest, TakesOverWhatAnotherHasBegun) {
   const Answers expected = AnswerAll(weights_, *MakeEngine(config_, weights_), 1);
   Begin([this](ReplicaLink& link) {
     OwnEngine engine(config_, weights_);
-    AnswerOrders(link, engine.batcher);
+    AnswerOrders(link, engine.scheduler);
   });
   RemoteReplica& second = Remote();
   OwnEngine first(config_, weights_, /*hands_over=*/true);
-  first.batcher.AddRequest(EveryKindOf(weights_, 0));
+  first.scheduler.AddRequest(EveryKindOf(weights_, 0));
   std::vector<SampledToken> tokens;
   const auto note = [&tokens](const std::vector<RequestUpdate>& updates) {
     for (const RequestUpdate& each : updates) {
       std::ranges::copy(each.tokens, std::back_inserter(tokens));
     }
   };
-  while (first.batcher.HasWork()) note(first.batcher.Step());
-  std::vector<MovedSequence> moved = first.batcher.TakeReady();
+  while (first.scheduler.HasWork()) note(first.scheduler.Step());
+  std::vector<TransferredSequence> moved = first.scheduler.TakePrefilled();
   ASSERT_EQ(moved.size(), 1u);
   moved[0].held.engine = 7;
   const RequestId held = moved[0].held.id;
-  second.AddMoved(std::move(moved[0]));
-  std::vector<HeldBlocks> copied;
+  second.AddPrefilled(std::move(moved[0]));
+  std::vector<PinnedBlocks> copied;
   while (second.HasWork()) {
     note(second.Step());
-    std::ranges::move(second.TakeCopied(), std::back_inserter(copied));
+    std::ranges::move(second.TakeReleasable(), std::back_inserter(copied));
   }
   ASSERT_EQ(copied.size(), 1u);
   EXPECT_EQ(copied[0].engine, 7);
@@ -215,7 +215,7 @@ TEST_F(RemoteReplicaTest, TakesOverWhatAnotherHasBegun) {
 TEST_F(RemoteReplicaTest, ForgetsWhatIsAbortedWhenItIsReady) {
   Begin([this](ReplicaLink& link) {
     OwnEngine engine(config_, weights_, /*hands_over=*/true);
-    AnswerOrders(link, engine.batcher);
+    AnswerOrders(link, engine.scheduler);
   });
   RemoteReplica& first = Remote();
   const auto id = std::get<RequestId>(first.AddRequest(EveryKindOf(weights_, 1)));
@@ -223,7 +223,7 @@ TEST_F(RemoteReplicaTest, ForgetsWhatIsAbortedWhenItIsReady) {
   EXPECT_GT(first.metrics().used_blocks, 0);
   EXPECT_TRUE(first.Abort(id));
   EXPECT_FALSE(first.Abort(id));
-  EXPECT_TRUE(first.TakeReady().empty());
+  EXPECT_TRUE(first.TakePrefilled().empty());
   ASSERT_TRUE(first.HasWork());
   first.Step();
   EXPECT_EQ(first.metrics().used_blocks, 0);

@@ -147,7 +147,7 @@ struct Workshop {
 };
 
 /// Answers every request with one token, in a step that lasts as long as the workshop says.
-class FakeEngine final : public SharingEngine {
+class FakeEngine final : public DisaggregatedEngine {
  public:
   FakeEngine(Workshop& workshop, size_t place) : workshop_(workshop), place_(place) {
     limits_ = {.sequences = 2, .waiting = 2, .sequence_length = 8};
@@ -183,10 +183,10 @@ class FakeEngine final : public SharingEngine {
     return erased > 0;
   }
   bool HasWork() const override { return !ids_.empty(); }
-  std::vector<MovedSequence> TakeReady() override { return {}; }
+  std::vector<TransferredSequence> TakePrefilled() override { return {}; }
   void ReleaseBlocksOf(RequestId) override {}
-  RequestId AddMoved(MovedSequence) override { return ++last_; }
-  std::vector<HeldBlocks> TakeCopied() override { return {}; }
+  RequestId AddPrefilled(TransferredSequence) override { return ++last_; }
+  std::vector<PinnedBlocks> TakeReleasable() override { return {}; }
   EngineMetrics metrics() const override { return metrics_; }
   const EngineLimits& limits() const override { return limits_; }
   int64_t vocab_size() const override { return 7; }
@@ -232,7 +232,7 @@ class FakeReplicasTest : public testing::Test {
   }
 
   Workshop workshop_;
-  std::vector<std::unique_ptr<SharingEngine>> engines_;
+  std::vector<std::unique_ptr<DisaggregatedEngine>> engines_;
   std::unique_ptr<Replicas> replicas_;
 };
 

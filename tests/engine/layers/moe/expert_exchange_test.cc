@@ -62,7 +62,7 @@ class Exchange : public testing::TestWithParam<const char*> {
         const std::vector<float> values(counts.begin(), counts.end());
         Tensor counted = context.NewF32({parallel.etp_ep->size(), kExperts}, MemoryTag::kWorkspace);
         CopyFromHost(counted, values);
-        body(context, ExpertExchange(context, RankRows(kExperts, counts), counted), counts);
+        body(context, ExpertExchange(context, ExpertCounts(kExperts, counts), counted), counts);
       }
     });
   }

@@ -1,15 +1,15 @@
-// Steps of the batcher that need no plan.
+// Steps of the scheduler that need no plan.
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "engine/base/error.h"
-#include "engine/infer/scheduler/batcher.h"
-#include "engine/infer/scheduler/batcher_sequence.h"
+#include "engine/infer/scheduler/scheduler.h"
+#include "engine/infer/scheduler/scheduler_sequence.h"
 
 namespace trimtab {
 
-bool Batcher::AdmitsNobody() const {
+bool Scheduler::AdmitsNobody() const {
   if (waiting_.empty()) return true;
   const auto rows = std::ssize(running_);
   if (rows == options_.limits.sequences || rows == options_.limits.tokens_per_step) return true;
@@ -23,7 +23,7 @@ bool Batcher::AdmitsNobody() const {
          std::ranges::all_of(running_, [](const auto& each) { return !each->chains.empty(); });
 }
 
-int64_t Batcher::BlocksToGoOn(int64_t tokens) const {
+int64_t Scheduler::BlocksToGoOn(int64_t tokens) const {
   int64_t blocks = 0;
   for (const SequencePtr& each : running_) {
     if (!each->decodes()) continue;
@@ -33,15 +33,15 @@ int64_t Batcher::BlocksToGoOn(int64_t tokens) const {
   return blocks;
 }
 
-Batcher::Sequence* Batcher::NextPrompt() const {
+Scheduler::Sequence* Scheduler::NextPrompt() const {
   const auto found =
       std::ranges::find_if(running_, [](const auto& each) { return !each->decodes(); });
   return found == running_.end() ? nullptr : found->get();
 }
 
-QuietSteps Batcher::ComingQuietSteps() const {
+SteadySteps Scheduler::NextSteadySteps() const {
   if (running_.empty() || options_.draft != nullptr || options_.lookup_tokens > 0) return {};
-  QuietSteps quiet;
+  SteadySteps quiet;
   int64_t most = std::numeric_limits<int64_t>::max();
   for (const SequencePtr& each : running_) {
     if (!each->decodes()) continue;
@@ -67,7 +67,7 @@ QuietSteps Batcher::ComingQuietSteps() const {
   return quiet;
 }
 
-void Batcher::TakeQuietSteps(int64_t steps, int32_t token) {
+void Scheduler::SkipSteadySteps(int64_t steps, int32_t token) {
   Sequence* const prompt = NextPrompt();
   std::vector<Sequence*> decoding;
   for (const SequencePtr& each : running_) {

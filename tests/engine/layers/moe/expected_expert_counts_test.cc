@@ -1,5 +1,5 @@
 // What a dry run takes for the tokens of experts is what choices made in turn come to.
-#include "engine/layers/moe/expected_rows.h"
+#include "engine/layers/moe/expected_expert_counts.h"
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ int64_t Sum(const std::vector<int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), int64_t{0});
 }
 
-TEST(ExpectedRows, AreThoseOfChoicesMadeInTurn) {
+TEST(ExpectedExpertCounts, AreThoseOfChoicesMadeInTurn) {
   constexpr int64_t kMicroBatch = 3;
   constexpr int64_t kSequence = 24;
   const MoeConfig moe = {.num_experts = 7, .router_topk = 3};
@@ -50,12 +50,12 @@ TEST(ExpectedRows, AreThoseOfChoicesMadeInTurn) {
       const Tensor own = choice.Rows(context.row_begin(), context.rows());
       std::vector<int64_t> expected(static_cast<size_t>(moe.num_experts));
       for (int64_t i = 0; i < own.numel(); ++i) ++expected[static_cast<size_t>(own.i32()[i])];
-      EXPECT_EQ(ExpectedRows(context, moe, rank), expected) << layout << ", rank " << rank;
+      EXPECT_EQ(ExpectedExpertCounts(context, moe, rank), expected) << layout << ", rank " << rank;
     }
   }
 }
 
-TEST(ExpectedRows, AreKnownWhereNoTokenDecides) {
+TEST(ExpectedExpertCounts, AreKnownWhereNoTokenDecides) {
   MoeConfig moe = {.num_experts = 6, .router_topk = 2};
   const auto known = [&moe](const RoutingConfig& routing) {
     Fixture fixture("dp=2", 0);
@@ -73,24 +73,24 @@ TEST(ExpectedRows, AreKnownWhereNoTokenDecides) {
   EXPECT_TRUE(known({}));
 }
 
-TEST(ExpectedRows, OfUnknownTokensAreAsManyForEach) {
+TEST(ExpectedExpertCounts, OfUnknownTokensAreAsManyForEach) {
   const MoeConfig moe = {.num_experts = 8, .router_topk = 2};
   Fixture fixture("dp=4,ep=4", 1);
-  EXPECT_EQ(ExpectedRows(fixture.Context(2, 8, {}), moe, 0), std::vector<int64_t>(8, 4));
+  EXPECT_EQ(ExpectedExpertCounts(fixture.Context(2, 8, {}), moe, 0), std::vector<int64_t>(8, 4));
   // The experts of this rank, 2 and 3, have half as much again, whichever rank the tokens are on.
   const LayerContext uneven = fixture.Context(2, 8, {.imbalance_factor = 1.5});
   for (const int rank : {0, 3}) {
-    const std::vector<int64_t> rows = ExpectedRows(uneven, moe, rank);
+    const std::vector<int64_t> rows = ExpectedExpertCounts(uneven, moe, rank);
     EXPECT_EQ(Sum(rows), 2 * 8 * 2);
     EXPECT_EQ(rows[2], 6);
     EXPECT_EQ(rows[3], 6);
   }
   // More than there are cannot come.
   const LayerContext all = fixture.Context(2, 8, {.imbalance_factor = 100});
-  EXPECT_EQ(ExpectedRows(all, moe, 0), (std::vector<int64_t>{0, 0, 16, 16, 0, 0, 0, 0}));
+  EXPECT_EQ(ExpectedExpertCounts(all, moe, 0), (std::vector<int64_t>{0, 0, 16, 16, 0, 0, 0, 0}));
 }
 
-TEST(ExpectedRows, AreFilledUpToTheCapacity) {
+TEST(ExpectedExpertCounts, AreFilledUpToTheCapacity) {
   MoeConfig moe = {.num_experts = 4, .router_topk = 2};
   moe.capacity_factor = 1.5;
   moe.pad_to_capacity = true;
@@ -101,7 +101,8 @@ TEST(ExpectedRows, AreFilledUpToTheCapacity) {
   EXPECT_EQ(PaddedRows(context_parallel.Context(2, 16, {}), moe), 2 * 8);
   Fixture sequence_parallel("tp=8,sp=1", 1);
   EXPECT_EQ(PaddedRows(sequence_parallel.Context(2, 16, {}), moe), 4);
-  EXPECT_EQ(ExpectedRows(sequence_parallel.Context(2, 16, {}), moe, 5), std::vector<int64_t>(4, 4));
+  EXPECT_EQ(ExpectedExpertCounts(sequence_parallel.Context(2, 16, {}), moe, 5),
+            std::vector<int64_t>(4, 4));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "engine/layers/linear/grouped_products.h"
+#include "engine/layers/linear/grouped_gemms.h"
 
 #include <algorithm>
 #include <numeric>
@@ -31,23 +31,22 @@ struct FullestGroup {
 
 }  // namespace
 
-GroupedProducts::GroupedProducts(const LayerContext& context, Parameter& weight)
-    : weight_(&weight) {
+GroupedGemms::GroupedGemms(const LayerContext& context, Parameter& weight) : weight_(&weight) {
   if (context.fp8 != nullptr) fp8_layer_ = context.fp8->Declare(LinearName(weight), weight);
 }
 
-Tensor GroupedProducts::Matrices(const Tensor& parameter) const {
+Tensor GroupedGemms::Matrices(const Tensor& parameter) const {
   return parameter.Reshape({weight_->spec.multiplied, out(), weight_->spec.columns});
 }
 
-void GroupedProducts::Quantize(const LayerContext& context, Operand operand, const Tensor& x,
-                               GroupRows rows, bool keep_scale, const Fp8Output& out) const {
+void GroupedGemms::Quantize(const LayerContext& context, Operand operand, const Tensor& x,
+                            GroupRows rows, bool keep_scale, const Fp8Output& out) const {
   context.fp8->QuantizeGroups(context.parallel, fp8_layer_, operand, x, rows, keep_scale, out.rows,
                               out.transposed);
 }
 
-void GroupedProducts::Forward(const LayerContext& context, const Tensor& x, GroupRows rows,
-                              Tensor& y, LinearSaved& saved) const {
+void GroupedGemms::Forward(const LayerContext& context, const Tensor& x, GroupRows rows, Tensor& y,
+                           LinearSaved& saved) const {
   if (context.observer != nullptr && x.dim(0) > 0) {
     const FullestGroup shown(rows);
     const Shape matrix = {out(), weight_->spec.columns};
@@ -75,8 +74,8 @@ void GroupedProducts::Forward(const LayerContext& context, const Tensor& x, Grou
                .fp8_sums = context.fp8->sums()});
 }
 
-void GroupedProducts::Keep(const LayerContext& context, const Tensor& x, GroupRows rows,
-                           LinearSaved& saved) const {
+void GroupedGemms::Keep(const LayerContext& context, const Tensor& x, GroupRows rows,
+                        LinearSaved& saved) const {
   if (!fp8()) {
     saved.input = x;
     return;
@@ -87,8 +86,8 @@ void GroupedProducts::Keep(const LayerContext& context, const Tensor& x, GroupRo
            {.transposed = saved.input_transposed});
 }
 
-GroupedProducts::Backward::Backward(const GroupedProducts& products, const LayerContext& context,
-                                    const Tensor& dy, GroupRows rows)
+GroupedGemms::Backward::Backward(const GroupedGemms& products, const LayerContext& context,
+                                 const Tensor& dy, GroupRows rows)
     : products_(&products), rows_(rows.begin(), rows.end()), dy_(dy) {
   if (context.observer != nullptr && dy.dim(0) > 0) {
     const FullestGroup shown(rows);
@@ -101,8 +100,8 @@ GroupedProducts::Backward::Backward(const GroupedProducts& products, const Layer
                     {.rows = dy_, .transposed = dy_transposed_});
 }
 
-void GroupedProducts::Backward::WeightGradient(const LayerContext& context,
-                                               const LinearSaved& saved, bool accumulate) const {
+void GroupedGemms::Backward::WeightGradient(const LayerContext& context, const LinearSaved& saved,
+                                            bool accumulate) const {
   if (!products_->weight_->spec.trainable) return;
   if (context.deferred == nullptr) return MakeWeightGradient(context, saved, accumulate);
   Backward part = *this;
@@ -112,9 +111,8 @@ void GroupedProducts::Backward::WeightGradient(const LayerContext& context,
   });
 }
 
-void GroupedProducts::Backward::MakeWeightGradient(const LayerContext& context,
-                                                   const LinearSaved& saved,
-                                                   bool accumulate) const {
+void GroupedGemms::Backward::MakeWeightGradient(const LayerContext& context,
+                                                const LinearSaved& saved, bool accumulate) const {
   Tensor gradient = products_->Matrices(products_->weight_->gradient);
   if (!products_->fp8()) {
     return GroupedGemmWeights(dy_, saved.input, rows_, gradient,
@@ -127,7 +125,7 @@ void GroupedProducts::Backward::MakeWeightGradient(const LayerContext& context,
                       .scale_b = context.fp8->inverse(layer, Operand::kInput)});
 }
 
-void GroupedProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx) const {
+void GroupedGemms::Backward::InputGradient(const LayerContext& context, Tensor& dx) const {
   if (!products_->fp8()) {
     return GroupedGemm(dy_, products_->Matrices(products_->weight_->weight), Transpose::kNo, rows_,
                        dx, {.tf32 = context.types.tf32});

@@ -1,5 +1,5 @@
 // Batchers that compute prompts, and batchers that go on with them: the texts are those of one
-// batcher alone, whatever happens on the way.
+// scheduler alone, whatever happens on the way.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,27 +7,27 @@
 #include <map>
 #include <memory>
 
-#include "tests/engine/infer/batcher_cases.h"
+#include "tests/engine/infer/scheduler_cases.h"
 
 namespace trimtab {
 namespace {
 
-/// A batcher with its cache.
+/// A scheduler with its cache.
 struct Server {
-  Server(const BatcherOptions& options, const Clock& clock)
-      : model(options), batcher(options, model, clock) {}
+  Server(const SchedulerOptions& options, const Clock& clock)
+      : model(options), scheduler(options, model, clock) {}
 
   CacheModel model;
-  Batcher batcher;
+  Scheduler scheduler;
   std::map<RequestId, int64_t> requests{};  // by its ids
 };
 
 /// Some that compute prompts and some that go on, which take steps in no order.
 class Servers {
  public:
-  Servers(const BatcherOptions& options, size_t prefill, size_t decode) : prefill_(prefill) {
+  Servers(const SchedulerOptions& options, size_t prefill, size_t decode) : prefill_(prefill) {
     for (size_t i = 0; i < prefill + decode; ++i) {
-      BatcherOptions own = options;
+      SchedulerOptions own = options;
       own.hands_over = i < prefill;
       // Those that go on often have less room than those that hand over.
       if (i >= prefill) {
@@ -46,7 +46,7 @@ class Servers {
 
   void Add(int64_t request, const GenerationRequest& asked, Trace& trace) {
     Server& server = *servers_[static_cast<size_t>(trace.Below(std::ssize(servers_))) % prefill_];
-    server.requests[std::get<RequestId>(server.batcher.AddRequest(asked))] = request;
+    server.requests[std::get<RequestId>(server.scheduler.AddRequest(asked))] = request;
   }
 
   /// Wherever the request is.
@@ -54,7 +54,7 @@ class Servers {
     for (const auto& server : servers_) {
       for (const auto& [id, known] : server->requests) {
         if (known != request) continue;
-        EXPECT_TRUE(server->batcher.Abort(id));
+        EXPECT_TRUE(server->scheduler.Abort(id));
         server->requests.erase(id);
         return CollectCopied(*server);
       }
@@ -69,20 +69,21 @@ class Servers {
   std::map<int64_t, RequestUpdate> Step(size_t index) {
     Server& server = *servers_[index];
     std::map<int64_t, RequestUpdate> updates;
-    const bool has_work = server.batcher.HasWork();
-    const int64_t before = server.batcher.metrics().steps;
-    for (RequestUpdate& update : server.batcher.Step()) {
+    const bool has_work = server.scheduler.HasWork();
+    const int64_t before = server.scheduler.metrics().steps;
+    for (RequestUpdate& update : server.scheduler.Step()) {
       const int64_t request = server.requests.at(update.id);
       if (update.finish != FinishReason::kNone) server.requests.erase(update.id);
       updates[request] = std::move(update);
     }
-    EXPECT_EQ(server.batcher.metrics().steps > before, has_work) << "says it has work, or has not";
-    for (MovedSequence& each : server.batcher.TakeReady()) {
+    EXPECT_EQ(server.scheduler.metrics().steps > before, has_work)
+        << "says it has work, or has not";
+    for (TransferredSequence& each : server.scheduler.TakePrefilled()) {
       const RequestId id = each.held.id;
       each.held.engine = static_cast<int64_t>(index);
       on_the_way_.push_back({server.requests.at(id), std::move(each)});
       server.requests.erase(id);
-      EXPECT_FALSE(server.batcher.Abort(id)) << "knows a sequence that has left";
+      EXPECT_FALSE(server.scheduler.Abort(id)) << "knows a sequence that has left";
     }
     CollectCopied(server);
     return updates;
@@ -95,26 +96,26 @@ class Servers {
     Server& server = *servers_[prefill_ + static_cast<size_t>(trace.Below(decode))];
     Moving moving = std::move(on_the_way_.front());
     on_the_way_.pop_front();
-    server.requests[server.batcher.AddMoved(std::move(moving.sequence))] = moving.request;
+    server.requests[server.scheduler.AddPrefilled(std::move(moving.sequence))] = moving.request;
   }
 
   EngineMetrics metrics() const {
     EngineMetrics sum;
-    for (const auto& each : servers_) sum += each->batcher.metrics();
+    for (const auto& each : servers_) sum += each->scheduler.metrics();
     return sum;
   }
 
  private:
   struct Moving {
     int64_t request = 0;
-    MovedSequence sequence{};
+    TransferredSequence sequence{};
   };
 
-  void Return(const HeldBlocks& held) {
-    servers_[static_cast<size_t>(held.engine)]->batcher.ReleaseBlocksOf(held.id);
+  void Return(const PinnedBlocks& held) {
+    servers_[static_cast<size_t>(held.engine)]->scheduler.ReleaseBlocksOf(held.id);
   }
   void CollectCopied(Server& server) {
-    for (const HeldBlocks& each : server.batcher.TakeCopied()) Return(each);
+    for (const PinnedBlocks& each : server.scheduler.TakeReleasable()) Return(each);
   }
 
   size_t prefill_;
@@ -127,7 +128,7 @@ class HandoverTraceTest : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(HandoverTraceTest, EveryAnswerIsThatOfItsRequestAlone) {
   Trace trace(GetParam());
-  const BatcherOptions options = trace.options();
+  const SchedulerOptions options = trace.options();
   const auto prefill = static_cast<size_t>(1 + trace.Below(3));
   Servers servers(options, prefill, static_cast<size_t>(1 + trace.Below(3)));
   std::map<int64_t, Asked> asked;
@@ -168,24 +169,24 @@ TEST_P(HandoverTraceTest, EveryAnswerIsThatOfItsRequestAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, HandoverTraceTest, testing::Range(1u, 201u));
 
-BatcherOptions Small(bool hands_over) {
-  BatcherOptions options = {.block_size = 4, .blocks = 4};
+SchedulerOptions Small(bool hands_over) {
+  SchedulerOptions options = {.block_size = 4, .blocks = 4};
   options.limits = {.sequences = 4, .tokens_per_step = 16, .sequence_length = 16};
   options.hands_over = hands_over;
   return options;
 }
 
-// With its cache full of what nobody goes on with, a batcher has no work until blocks come back.
-TEST(BatcherHandover, PromptsWaitForWhoGoesOn) {
+// With its cache full of what nobody goes on with, a scheduler has no work until blocks come back.
+TEST(SchedulerHandover, PromptsWaitForWhoGoesOn) {
   const ManualClock clock;
   CacheModel model(Small(true));
-  Batcher first(Small(true), model, clock);
+  Scheduler first(Small(true), model, clock);
   for (int32_t i = 0; i < 2; ++i) {
     first.AddRequest({.prompt = std::vector<int32_t>(11, i), .max_tokens = 3});
   }
   EXPECT_EQ(first.Step().size(), 1u);
   EXPECT_FALSE(first.HasWork());
-  std::vector<MovedSequence> moved = first.TakeReady();
+  std::vector<TransferredSequence> moved = first.TakePrefilled();
   ASSERT_EQ(moved.size(), 1u);
   EXPECT_EQ(moved[0].computed, 11);
   EXPECT_EQ(moved[0].tokens.size(), 12u);
@@ -193,11 +194,11 @@ TEST(BatcherHandover, PromptsWaitForWhoGoesOn) {
   EXPECT_TRUE(first.Step().empty());
 
   CacheModel other(Small(false));
-  Batcher second(Small(false), other, clock);
-  second.AddMoved(std::move(moved[0]));
-  EXPECT_TRUE(second.TakeCopied().empty());
+  Scheduler second(Small(false), other, clock);
+  second.AddPrefilled(std::move(moved[0]));
+  EXPECT_TRUE(second.TakeReleasable().empty());
   EXPECT_EQ(second.Step().size(), 1u);
-  const std::vector<HeldBlocks> copied = second.TakeCopied();
+  const std::vector<PinnedBlocks> copied = second.TakeReleasable();
   ASSERT_EQ(copied.size(), 1u);
   first.ReleaseBlocksOf(copied[0].id);
   EXPECT_TRUE(first.HasWork());
@@ -207,17 +208,17 @@ TEST(BatcherHandover, PromptsWaitForWhoGoesOn) {
 }
 
 // What prompts have in common is copied once.
-TEST(BatcherHandover, CopiesNoBlockThatIsThere) {
+TEST(SchedulerHandover, CopiesNoBlockThatIsThere) {
   const ManualClock clock;
-  BatcherOptions options = Small(true);
+  SchedulerOptions options = Small(true);
   options.blocks = 16;
   CacheModel model(options);
-  Batcher first(options, model, clock);
+  Scheduler first(options, model, clock);
   options.hands_over = false;
 
-  class Counting final : public StepRunner {
+  class Counting final : public ModelExecutor {
    public:
-    explicit Counting(const BatcherOptions& options) : model_(options) {}
+    explicit Counting(const SchedulerOptions& options) : model_(options) {}
     std::vector<float> Run(const StepPlan& plan) override { return model_.Run(plan); }
     BlockContents ReadBlocks(std::span<const int32_t> blocks) override {
       return model_.ReadBlocks(blocks);
@@ -233,13 +234,13 @@ TEST(BatcherHandover, CopiesNoBlockThatIsThere) {
     CacheModel model_;
   } counting(options);
 
-  Batcher second(options, counting, clock);
+  Scheduler second(options, counting, clock);
   for (int64_t i = 0; i < 2; ++i) {
     std::vector<int32_t> prompt(8, 1);
     prompt.resize(11, static_cast<int32_t>(2 + i));
     first.AddRequest({.prompt = prompt, .max_tokens = 3});
     first.Step();
-    for (MovedSequence& each : first.TakeReady()) second.AddMoved(std::move(each));
+    for (TransferredSequence& each : first.TakePrefilled()) second.AddPrefilled(std::move(each));
     second.Step();
     EXPECT_EQ(counting.copied, i == 0 ? 3 : 4);
   }

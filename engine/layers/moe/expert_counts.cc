@@ -1,4 +1,4 @@
-#include "engine/layers/moe/rank_rows.h"
+#include "engine/layers/moe/expert_counts.h"
 
 #include <numeric>
 
@@ -6,11 +6,11 @@
 
 namespace trimtab {
 
-RankRows::RankRows(int64_t experts, const std::vector<int64_t>& rows) : experts_(experts) {
+ExpertCounts::ExpertCounts(int64_t experts, const std::vector<int64_t>& rows) : experts_(experts) {
   for (auto rank = rows.begin(); rank != rows.end(); rank += experts) Add({rank, rank + experts});
 }
 
-size_t RankRows::Add(const std::vector<int64_t>& rows) {
+size_t ExpertCounts::Add(const std::vector<int64_t>& rows) {
   TRIMTAB_ASSERT(static_cast<int64_t>(rows.size()) == experts_, "rows of {} experts, of {}",
                  rows.size(), experts_);
   rows_.insert(rows_.end(), rows.begin(), rows.end());
@@ -19,22 +19,22 @@ size_t RankRows::Add(const std::vector<int64_t>& rows) {
   return ranks_alike_.size() - 1;
 }
 
-void RankRows::AddLike(size_t kind) {
+void ExpertCounts::AddLike(size_t kind) {
   kind_of_.push_back(kind);
   ++ranks_alike_[kind];
 }
 
-std::span<const int64_t> RankRows::of(int rank) const {
+std::span<const int64_t> ExpertCounts::of(int rank) const {
   const auto experts = static_cast<size_t>(experts_);
   return {rows_.data() + kind_of_[static_cast<size_t>(rank)] * experts, experts};
 }
 
-int64_t RankRows::Count(int rank, const ExpertRange& experts) const {
+int64_t ExpertCounts::Count(int rank, const ExpertRange& experts) const {
   const auto first = of(rank).begin() + experts.first;
   return std::accumulate(first, first + experts.count, int64_t{0});
 }
 
-std::vector<int64_t> RankRows::SumOverRanks(const ExpertRange& experts) const {
+std::vector<int64_t> ExpertCounts::SumOverRanks(const ExpertRange& experts) const {
   std::vector<int64_t> sums(static_cast<size_t>(experts.count));
   auto rows = rows_.begin() + experts.first;
   for (const int64_t ranks : ranks_alike_) {

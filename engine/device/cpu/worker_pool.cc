@@ -1,4 +1,4 @@
-#include "engine/device/cpu/crew.h"
+#include "engine/device/cpu/worker_pool.h"
 
 #include <omp.h>
 
@@ -39,11 +39,11 @@ void Await(const std::atomic<uint32_t>& word, int looks, Arrived arrived) {
 
 }  // namespace
 
-Crew::Crew(int most) : most_(most), looks_(LooksWith(members += most)) {}
+WorkerPool::WorkerPool(int most) : most_(most), looks_(LooksWith(members += most)) {}
 
-Crew::~Crew() { members -= most_; }
+WorkerPool::~WorkerPool() { members -= most_; }
 
-void Crew::Begin(int workers, const WorkerTask& task) {
+void WorkerPool::Begin(int workers, const WorkerTask& task) {
   workers_ = workers;
   task_ = task;
   left_ = 0;
@@ -52,7 +52,7 @@ void Crew::Begin(int workers, const WorkerTask& task) {
   begun_.notify_all();  // calls the kernel only when somebody sleeps
 }
 
-bool Crew::Enter(uint32_t loop) {
+bool WorkerPool::Enter(uint32_t loop) {
   uint64_t entered = entered_;
   do {
     if (entered >= Of(loop) + kOver || entered < Of(loop)) return false;
@@ -60,21 +60,21 @@ bool Crew::Enter(uint32_t loop) {
   return true;
 }
 
-void Crew::Leave() {
+void WorkerPool::Leave() {
   ++left_;
   left_.notify_one();
 }
 
-void Crew::Run(int workers, const WorkerTask& task) {
+void WorkerPool::Run(int workers, const WorkerTask& task) {
   Begin(workers, task);
   task.call(task.context, 0);
   const auto followers = static_cast<uint32_t>(entered_.fetch_or(kOver) - Of(begun_));
   Await(left_, looks_, [followers](uint32_t left) { return left == followers; });
 }
 
-void Crew::Dismiss() { Begin(0, {}); }
+void WorkerPool::Dismiss() { Begin(0, {}); }
 
-void Crew::Follow(int worker) {
+void WorkerPool::Follow(int worker) {
   for (uint32_t last = 0;;) {
     Await(begun_, looks_, [last](uint32_t begun) { return begun != last; });
     last = begun_;

@@ -1,5 +1,5 @@
-// The batcher over a model that is only a cache.
-#include "engine/infer/scheduler/batcher.h"
+// The scheduler over a model that is only a cache.
+#include "engine/infer/scheduler/scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -8,26 +8,26 @@
 #include <cmath>
 #include <map>
 
-#include "tests/engine/infer/batcher_cases.h"
+#include "tests/engine/infer/scheduler_cases.h"
 
 namespace trimtab {
 namespace {
 
-class BatcherTraceTest : public testing::TestWithParam<uint32_t> {};
+class SchedulerTraceTest : public testing::TestWithParam<uint32_t> {};
 
-TEST_P(BatcherTraceTest, EveryAnswerIsThatOfItsRequestAlone) {
+TEST_P(SchedulerTraceTest, EveryAnswerIsThatOfItsRequestAlone) {
   Trace trace(GetParam());
-  const BatcherOptions& options = trace.options();
+  const SchedulerOptions& options = trace.options();
   CacheModel model(options);
   const ManualClock clock;
-  Batcher batcher(options, model, clock);
+  Scheduler scheduler(options, model, clock);
   std::map<RequestId, Asked> asked;
   int64_t to_come = 30;
   int64_t steps = 0;
-  while (to_come > 0 || batcher.HasWork()) {
+  while (to_come > 0 || scheduler.HasWork()) {
     for (int64_t i = trace.Below(4); i > 0 && to_come > 0; --i, --to_come) {
       GenerationRequest request = trace.AnyRequest();
-      const auto answer = batcher.AddRequest(request);
+      const auto answer = scheduler.AddRequest(request);
       ASSERT_TRUE(std::holds_alternative<RequestId>(answer)) << std::get<Refusal>(answer).reason;
       asked[std::get<RequestId>(answer)].request = request;
     }
@@ -35,17 +35,17 @@ TEST_P(BatcherTraceTest, EveryAnswerIsThatOfItsRequestAlone) {
       const RequestId id = asked.begin()->first + trace.Below(std::ssize(asked));
       const auto found = asked.find(id);
       const bool open = found != asked.end() && found->second.finish == FinishReason::kNone;
-      EXPECT_EQ(batcher.Abort(id), open);
+      EXPECT_EQ(scheduler.Abort(id), open);
       if (open) asked.erase(found);
     }
-    const EngineMetrics before = batcher.metrics();
+    const EngineMetrics before = scheduler.metrics();
     RequestId last = 0;
-    for (const RequestUpdate& update : batcher.Step()) {
+    for (const RequestUpdate& update : scheduler.Step()) {
       EXPECT_GT(update.id, last) << "updates are not in the order of the requests";
       last = update.id;
       asked.at(update.id).Take(update);
     }
-    const EngineMetrics after = batcher.metrics();
+    const EngineMetrics after = scheduler.metrics();
     EXPECT_LE(after.used_blocks, after.total_blocks);
     EXPECT_LE(after.running, options.limits.sequences);
     if (before.running + before.waiting > 0) {
@@ -62,13 +62,13 @@ TEST_P(BatcherTraceTest, EveryAnswerIsThatOfItsRequestAlone) {
     SCOPED_TRACE(fmt::format("request {}", id));
     one.ExpectSameAs(Alone(one.request, options.limits.sequence_length));
   }
-  EXPECT_EQ(batcher.metrics().used_blocks, 0) << "blocks leak";
-  EXPECT_EQ(batcher.metrics().running + batcher.metrics().waiting, 0);
+  EXPECT_EQ(scheduler.metrics().used_blocks, 0) << "blocks leak";
+  EXPECT_EQ(scheduler.metrics().running + scheduler.metrics().waiting, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, BatcherTraceTest, testing::Range(1u, 201u));
+INSTANTIATE_TEST_SUITE_P(Seeds, SchedulerTraceTest, testing::Range(1u, 201u));
 
-class ZeroModel final : public StepRunner {
+class ZeroModel final : public ModelExecutor {
  public:
   std::vector<float> Run(const StepPlan& plan) override {
     return std::vector<float>(static_cast<size_t>(plan.logit_rows() * kVocab));
@@ -78,15 +78,15 @@ class ZeroModel final : public StepRunner {
   int64_t vocab_size() const override { return kVocab; }
 };
 
-// Quiet steps, taken at once or some of them, leave the batcher as steps one by one do.
-TEST_P(BatcherTraceTest, QuietStepsAreStepsThatNeedNoPlan) {
+// Quiet steps, taken at once or some of them, leave the scheduler as steps one by one do.
+TEST_P(SchedulerTraceTest, QuietStepsAreStepsThatNeedNoPlan) {
   Trace trace(GetParam());
-  BatcherOptions options = trace.options();
+  SchedulerOptions options = trace.options();
   options.lookup_tokens = 0;
   ZeroModel model;
   const ManualClock clock;
-  Batcher quick(options, model, clock);
-  Batcher slow(options, model, clock);
+  Scheduler quick(options, model, clock);
+  Scheduler slow(options, model, clock);
   int64_t to_come = 30;
   while (to_come > 0 || slow.HasWork()) {
     for (int64_t i = trace.Below(3); i > 0 && to_come > 0; --i, --to_come) {
@@ -96,9 +96,9 @@ TEST_P(BatcherTraceTest, QuietStepsAreStepsThatNeedNoPlan) {
       quick.AddRequest(request);
       slow.AddRequest(request);
     }
-    const QuietSteps quiet = quick.ComingQuietSteps();
+    const SteadySteps quiet = quick.NextSteadySteps();
     const int64_t steps = quiet.steps > 0 ? 1 + trace.Below(quiet.steps) : 1;
-    if (quiet.steps > 0) quick.TakeQuietSteps(steps, /*token=*/0);
+    if (quiet.steps > 0) quick.SkipSteadySteps(steps, /*token=*/0);
     for (int64_t step = 0; step < steps; ++step) {
       const std::vector<RequestUpdate> updates = slow.Step();
       if (quiet.steps == 0) {
@@ -130,47 +130,47 @@ TEST_P(BatcherTraceTest, QuietStepsAreStepsThatNeedNoPlan) {
 }
 
 // A sequence alone goes on in one leap to the step before its last one.
-TEST(BatcherTest, NothingDisturbsALoneSequence) {
-  BatcherOptions options = {.block_size = 4, .blocks = 40};
+TEST(SchedulerTest, NothingDisturbsALoneSequence) {
+  SchedulerOptions options = {.block_size = 4, .blocks = 40};
   options.limits = {.sequences = 4, .tokens_per_step = 16, .sequence_length = 64};
   ZeroModel model;
   const ManualClock clock;
-  Batcher batcher(options, model, clock);
-  batcher.AddRequest({.prompt = {1, 2, 3}, .max_tokens = 20});
-  EXPECT_EQ(batcher.ComingQuietSteps().steps, 0);  // its prompt is to come
-  batcher.Step();
-  const QuietSteps quiet = batcher.ComingQuietSteps();
+  Scheduler scheduler(options, model, clock);
+  scheduler.AddRequest({.prompt = {1, 2, 3}, .max_tokens = 20});
+  EXPECT_EQ(scheduler.NextSteadySteps().steps, 0);  // its prompt is to come
+  scheduler.Step();
+  const SteadySteps quiet = scheduler.NextSteadySteps();
   EXPECT_EQ(quiet.steps, 18);
   ASSERT_EQ(quiet.sequences.size(), 1u);
   EXPECT_EQ(quiet.sequences[0].position, 3);
-  batcher.TakeQuietSteps(18, 0);
-  EXPECT_EQ(batcher.ComingQuietSteps().steps, 0);
-  EXPECT_EQ(batcher.Step().at(0).finish, FinishReason::kLength);
+  scheduler.SkipSteadySteps(18, 0);
+  EXPECT_EQ(scheduler.NextSteadySteps().steps, 0);
+  EXPECT_EQ(scheduler.Step().at(0).finish, FinishReason::kLength);
 }
 
-BatcherOptions Roomy() {
-  BatcherOptions options = {.block_size = 4, .blocks = 40};
+SchedulerOptions Roomy() {
+  SchedulerOptions options = {.block_size = 4, .blocks = 40};
   options.limits = {.sequences = 4, .tokens_per_step = 16, .waiting = 2, .sequence_length = 32};
   return options;
 }
 
-std::string ReasonOf(Batcher& batcher, const GenerationRequest& request) {
-  const auto answer = batcher.AddRequest(request);
+std::string ReasonOf(Scheduler& scheduler, const GenerationRequest& request) {
+  const auto answer = scheduler.AddRequest(request);
   return std::holds_alternative<Refusal>(answer) ? std::get<Refusal>(answer).reason : "";
 }
 
-TEST(BatcherTest, ScoresOfAPromptAreThoseOfItsTokens) {
-  BatcherOptions options = {.block_size = 4, .blocks = 8};
+TEST(SchedulerTest, ScoresOfAPromptAreThoseOfItsTokens) {
+  SchedulerOptions options = {.block_size = 4, .blocks = 8};
   options.limits = {.sequences = 2, .tokens_per_step = 16, .sequence_length = 24};
   CacheModel model(options);
   const ManualClock clock;
-  Batcher batcher(options, model, clock);
+  Scheduler scheduler(options, model, clock);
   const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 2, 6, 5, 3, 5};
-  batcher.AddRequest({.prompt = prompt, .max_tokens = 0, .prompt_log_probabilities = 2});
+  scheduler.AddRequest({.prompt = prompt, .max_tokens = 0, .prompt_log_probabilities = 2});
   std::vector<SampledToken> scored;
   FinishReason finish = FinishReason::kNone;
-  while (batcher.HasWork()) {
-    for (const RequestUpdate& update : batcher.Step()) {
+  while (scheduler.HasWork()) {
+    for (const RequestUpdate& update : scheduler.Step()) {
       EXPECT_TRUE(update.tokens.empty());
       scored = update.prompt;
       finish = update.finish;
@@ -193,18 +193,18 @@ TEST(BatcherTest, ScoresOfAPromptAreThoseOfItsTokens) {
   }
 }
 
-TEST(BatcherTest, AnEmbeddingIsTheMeanOrTheLastOfTheStates) {
+TEST(SchedulerTest, AnEmbeddingIsTheMeanOrTheLastOfTheStates) {
   for (const Pooling pooling : {Pooling::kMean, Pooling::kLast}) {
-    BatcherOptions options = {.block_size = 4, .blocks = 8};
+    SchedulerOptions options = {.block_size = 4, .blocks = 8};
     options.limits = {.sequences = 2, .tokens_per_step = 3, .sequence_length = 24};
     CacheModel model(options);
     const ManualClock clock;
-    Batcher batcher(options, model, clock);
+    Scheduler scheduler(options, model, clock);
     const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 2, 6};
-    batcher.AddRequest({.prompt = prompt, .pooling = pooling});
+    scheduler.AddRequest({.prompt = prompt, .pooling = pooling});
     std::vector<float> embedding;
-    while (batcher.HasWork()) {
-      for (const RequestUpdate& update : batcher.Step()) embedding = update.embedding;
+    while (scheduler.HasWork()) {
+      for (const RequestUpdate& update : scheduler.Step()) embedding = update.embedding;
     }
     std::vector<float> mean(kWidth, 0.0f);
     std::vector<float> last;
@@ -221,28 +221,29 @@ TEST(BatcherTest, AnEmbeddingIsTheMeanOrTheLastOfTheStates) {
   }
 }
 
-TEST(BatcherTest, RefusesWhatItCannotServe) {
+TEST(SchedulerTest, RefusesWhatItCannotServe) {
   CacheModel model(Roomy());
   const ManualClock clock;
-  Batcher batcher(Roomy(), model, clock);
-  EXPECT_EQ(ReasonOf(batcher, {.prompt = {}}), "the prompt is empty; expected at least one token");
-  EXPECT_EQ(ReasonOf(batcher, {.prompt = {1}, .max_tokens = 0}),
+  Scheduler scheduler(Roomy(), model, clock);
+  EXPECT_EQ(ReasonOf(scheduler, {.prompt = {}}),
+            "the prompt is empty; expected at least one token");
+  EXPECT_EQ(ReasonOf(scheduler, {.prompt = {1}, .max_tokens = 0}),
             "0 new tokens; expected at least 1");
-  EXPECT_EQ(ReasonOf(batcher, {.prompt = std::vector<int32_t>(32, 1)}),
+  EXPECT_EQ(ReasonOf(scheduler, {.prompt = std::vector<int32_t>(32, 1)}),
             "the prompt has 32 tokens; expected fewer than 32");
-  EXPECT_EQ(ReasonOf(batcher, {.prompt = {3, 7}}), "token 7 in the prompt; expected 0 to 6");
-  EXPECT_EQ(ReasonOf(batcher, {.prompt = {1}}), "");
-  EXPECT_EQ(ReasonOf(batcher, {.prompt = {2}}), "");
-  const auto third = batcher.AddRequest({.prompt = {3}});
+  EXPECT_EQ(ReasonOf(scheduler, {.prompt = {3, 7}}), "token 7 in the prompt; expected 0 to 6");
+  EXPECT_EQ(ReasonOf(scheduler, {.prompt = {1}}), "");
+  EXPECT_EQ(ReasonOf(scheduler, {.prompt = {2}}), "");
+  const auto third = scheduler.AddRequest({.prompt = {3}});
   EXPECT_EQ(std::get<Refusal>(third).reason, "2 requests wait already");
   EXPECT_TRUE(std::get<Refusal>(third).busy);
-  EXPECT_EQ(batcher.metrics().refused_requests, 5);
+  EXPECT_EQ(scheduler.metrics().refused_requests, 5);
 }
 
 /// A cache whose model cannot answer one text.
-class BrokenModel final : public StepRunner {
+class BrokenModel final : public ModelExecutor {
  public:
-  BrokenModel(const BatcherOptions& options, int32_t bad) : model_(options), bad_(bad) {}
+  BrokenModel(const SchedulerOptions& options, int32_t bad) : model_(options), bad_(bad) {}
   std::vector<float> Run(const StepPlan& plan) override {
     std::vector<float> logits = model_.Run(plan);
     float* row = logits.data();
@@ -265,19 +266,19 @@ class BrokenModel final : public StepRunner {
   int32_t bad_;
 };
 
-TEST(BatcherTest, EndsOnlyTheRequestWhoseLogitsAreNoNumbers) {
-  BatcherOptions options = Roomy();
+TEST(SchedulerTest, EndsOnlyTheRequestWhoseLogitsAreNoNumbers) {
+  SchedulerOptions options = Roomy();
   options.limits.waiting = 3;
   const GenerationRequest good = {.prompt = {1, 2, 3}, .max_tokens = 1};
   BrokenModel model(options, 6);
   const SteadyClock clock;
-  Batcher batcher(options, model, clock);
-  batcher.AddRequest(good);
-  batcher.AddRequest({.prompt = {1, 2, 6}, .max_tokens = 1});
-  batcher.AddRequest(good);
+  Scheduler scheduler(options, model, clock);
+  scheduler.AddRequest(good);
+  scheduler.AddRequest({.prompt = {1, 2, 6}, .max_tokens = 1});
+  scheduler.AddRequest(good);
   std::map<RequestId, RequestUpdate> ended;
-  while (batcher.HasWork()) {
-    for (const RequestUpdate& update : batcher.Step()) ended[update.id] = update;
+  while (scheduler.HasWork()) {
+    for (const RequestUpdate& update : scheduler.Step()) ended[update.id] = update;
   }
   for (const RequestId id : {1, 3}) {
     EXPECT_EQ(ended[id].finish, FinishReason::kLength);
@@ -285,83 +286,83 @@ TEST(BatcherTest, EndsOnlyTheRequestWhoseLogitsAreNoNumbers) {
   }
   EXPECT_EQ(ended[2].finish, FinishReason::kError);
   EXPECT_NE(ended[2].failure.find("not finite numbers"), std::string::npos) << ended[2].failure;
-  EXPECT_EQ(batcher.metrics().used_blocks, 0);
-  EXPECT_EQ(batcher.metrics().finished_requests, 2);
-  EXPECT_EQ(batcher.metrics().aborted_requests, 1);
+  EXPECT_EQ(scheduler.metrics().used_blocks, 0);
+  EXPECT_EQ(scheduler.metrics().finished_requests, 2);
+  EXPECT_EQ(scheduler.metrics().aborted_requests, 1);
 }
 
-TEST(BatcherTest, SharesThePrefixOfAPrompt) {
+TEST(SchedulerTest, SharesThePrefixOfAPrompt) {
   CacheModel model(Roomy());
   ManualClock clock;
-  Batcher batcher(Roomy(), model, clock);
+  Scheduler scheduler(Roomy(), model, clock);
   const GenerationRequest request = {.prompt = {1, 2, 3, 4, 5, 6, 1, 2, 3}, .max_tokens = 2};
-  batcher.AddRequest(request);
-  while (batcher.HasWork()) batcher.Step();
-  EXPECT_EQ(batcher.metrics().prompt_tokens, 9);
-  batcher.AddRequest(request);
-  while (batcher.HasWork()) batcher.Step();
+  scheduler.AddRequest(request);
+  while (scheduler.HasWork()) scheduler.Step();
+  EXPECT_EQ(scheduler.metrics().prompt_tokens, 9);
+  scheduler.AddRequest(request);
+  while (scheduler.HasWork()) scheduler.Step();
   // Two whole blocks of four.
-  EXPECT_EQ(batcher.metrics().cached_tokens, 8);
-  EXPECT_EQ(batcher.metrics().prompt_tokens, 10);
+  EXPECT_EQ(scheduler.metrics().cached_tokens, 8);
+  EXPECT_EQ(scheduler.metrics().prompt_tokens, 10);
 }
 
 // The request in front is looked at in every step. Only what was registered since is looked up.
-TEST(BatcherTest, LooksUpThePrefixOfAWaitingRequestOnce) {
-  BatcherOptions options = {.block_size = 4, .blocks = 18};
+TEST(SchedulerTest, LooksUpThePrefixOfAWaitingRequestOnce) {
+  SchedulerOptions options = {.block_size = 4, .blocks = 18};
   options.limits = {.sequences = 4, .tokens_per_step = 80, .sequence_length = 72};
   CacheModel model(options);
   const ManualClock clock;
-  Batcher batcher(options, model, clock);
+  Scheduler scheduler(options, model, clock);
   GenerationRequest request;
   request.max_tokens = 24;
   for (int32_t i = 0; i < 40; ++i) request.prompt.push_back(i * i % 5);
-  batcher.AddRequest(request);
-  batcher.Step();
+  scheduler.AddRequest(request);
+  scheduler.Step();
   request.prompt.resize(68, 1);  // of 17 blocks, 10 are the other's, and 7 are not free
   request.max_tokens = 2;
-  batcher.AddRequest(request);
-  const int64_t before = batcher.prefix_lookups();
-  for (int step = 0; step < 20; ++step) batcher.Step();
-  EXPECT_EQ(batcher.metrics().waiting, 1);
-  EXPECT_EQ(batcher.metrics().generated_tokens, 21);
+  scheduler.AddRequest(request);
+  const int64_t before = scheduler.prefix_lookups();
+  for (int step = 0; step < 20; ++step) scheduler.Step();
+  EXPECT_EQ(scheduler.metrics().waiting, 1);
+  EXPECT_EQ(scheduler.metrics().generated_tokens, 21);
   // 10 that are found and one that is not; that one again after each block that was filled.
-  EXPECT_LE(batcher.prefix_lookups() - before, 10 + 1 + 20 / 4);
-  while (batcher.HasWork()) batcher.Step();
-  EXPECT_EQ(batcher.metrics().cached_tokens, 40);
+  EXPECT_LE(scheduler.prefix_lookups() - before, 10 + 1 + 20 / 4);
+  while (scheduler.HasWork()) scheduler.Step();
+  EXPECT_EQ(scheduler.metrics().cached_tokens, 40);
 }
 
-TEST(BatcherTest, CutsALongPromptAndLetsOthersGoOn) {
+TEST(SchedulerTest, CutsALongPromptAndLetsOthersGoOn) {
   CacheModel model(Roomy());
   ManualClock clock;
-  Batcher batcher(Roomy(), model, clock);
-  batcher.AddRequest({.prompt = {1}, .max_tokens = 10});
-  batcher.Step();
-  batcher.AddRequest({.prompt = std::vector<int32_t>(30, 2), .max_tokens = 1});
+  Scheduler scheduler(Roomy(), model, clock);
+  scheduler.AddRequest({.prompt = {1}, .max_tokens = 10});
+  scheduler.Step();
+  scheduler.AddRequest({.prompt = std::vector<int32_t>(30, 2), .max_tokens = 1});
   // 15 of its tokens beside one of the other's, twice.
-  EXPECT_EQ(batcher.Step().size(), 1u);
-  EXPECT_EQ(batcher.Step().size(), 2u);
+  EXPECT_EQ(scheduler.Step().size(), 1u);
+  EXPECT_EQ(scheduler.Step().size(), 2u);
 }
 
-TEST(BatcherTest, LookedUpTokensSaveSteps) {
-  BatcherOptions options = Roomy();
+TEST(SchedulerTest, LookedUpTokensSaveSteps) {
+  SchedulerOptions options = Roomy();
   const ManualClock clock;
   int64_t steps[2] = {};
   for (const int64_t lookup : {0, 4}) {
     options.lookup_tokens = lookup;
     CacheModel model(options);
-    Batcher batcher(options, model, clock);
+    Scheduler scheduler(options, model, clock);
     // The text contains the answer to itself.
     GenerationRequest request = {.prompt = {1, 2, 3}, .max_tokens = 6};
     const std::vector<int32_t> answer = Expected(request, 32);
     request.prompt.insert(request.prompt.end(), answer.begin(), answer.end());
     request.prompt.insert(request.prompt.end(), {1, 2, 3});
     request.max_tokens = 12;
-    batcher.AddRequest(request);
-    while (batcher.HasWork()) batcher.Step();
-    steps[lookup / 4] = batcher.metrics().steps;
-    EXPECT_EQ(batcher.metrics().generated_tokens, 12);
-    EXPECT_LE(batcher.metrics().accepted_tokens, batcher.metrics().proposed_tokens);
-    EXPECT_EQ(batcher.metrics().accepted_tokens, 12 - batcher.metrics().steps);
+    scheduler.AddRequest(request);
+    while (scheduler.HasWork()) scheduler.Step();
+    steps[lookup / 4] = scheduler.metrics().steps;
+    EXPECT_EQ(scheduler.metrics().generated_tokens, 12);
+    EXPECT_LE(scheduler.metrics().accepted_tokens, scheduler.metrics().proposed_tokens);
+    EXPECT_EQ(scheduler.metrics().accepted_tokens, 12 - scheduler.metrics().steps);
   }
   EXPECT_LE(steps[1], steps[0]);
 }

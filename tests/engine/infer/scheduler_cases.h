@@ -1,4 +1,4 @@
-// A model that is only a cache, and random loads of a batcher over it: what it answers depends on
+// A model that is only a cache, and random loads of a scheduler over it: what it answers depends on
 // every token that it finds there, so a block in the wrong place, or given to two sequences, shows
 // in the text.
 #pragma once
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/base/units.h"
-#include "engine/infer/scheduler/batcher.h"
+#include "engine/infer/scheduler/scheduler.h"
 
 namespace trimtab {
 
@@ -47,9 +47,9 @@ inline std::vector<float> LogitsOf(uint64_t hash) {
   return logits;
 }
 
-class CacheModel final : public StepRunner {
+class CacheModel final : public ModelExecutor {
  public:
-  explicit CacheModel(const BatcherOptions& options)
+  explicit CacheModel(const SchedulerOptions& options)
       : options_(options), slots_(static_cast<size_t>(options.blocks * options.block_size), -1) {}
 
   std::vector<float> Run(const StepPlan& plan) override {
@@ -106,7 +106,7 @@ class CacheModel final : public StepRunner {
         static_cast<size_t>(block * options_.block_size + position % options_.block_size));
   }
 
-  BatcherOptions options_;
+  SchedulerOptions options_;
   std::vector<int32_t> slots_;
 };
 
@@ -142,16 +142,16 @@ struct Asked {
 
 /// What a request brings when it is alone in the world.
 inline Asked Alone(const GenerationRequest& request, int64_t longest) {
-  BatcherOptions options = {.block_size = longest, .blocks = 1, .grammars = CaseGrammars()};
+  SchedulerOptions options = {.block_size = longest, .blocks = 1, .grammars = CaseGrammars()};
   options.limits = {.sequences = 1, .tokens_per_step = longest, .sequence_length = longest};
   CacheModel model(options);
   const SteadyClock clock;
-  Batcher batcher(options, model, clock);
-  batcher.AddRequest(request);
+  Scheduler scheduler(options, model, clock);
+  scheduler.AddRequest(request);
   Asked asked;
   asked.request = request;
-  while (batcher.HasWork()) {
-    for (const RequestUpdate& update : batcher.Step()) asked.Take(update);
+  while (scheduler.HasWork()) {
+    for (const RequestUpdate& update : scheduler.Step()) asked.Take(update);
   }
   return asked;
 }
@@ -222,11 +222,11 @@ class Trace {
   int64_t Below(int64_t bound) {
     return static_cast<int64_t>(random_() % static_cast<uint32_t>(std::max<int64_t>(1, bound)));
   }
-  const BatcherOptions& options() const { return options_; }
+  const SchedulerOptions& options() const { return options_; }
 
  private:
   std::mt19937 random_;
-  BatcherOptions options_;
+  SchedulerOptions options_;
 };
 
 }  // namespace trimtab

@@ -1,4 +1,4 @@
-#include "engine/infer/scheduler/batcher.h"
+#include "engine/infer/scheduler/scheduler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,11 +8,11 @@
 #include "engine/base/units.h"
 #include "engine/infer/api/sampler.h"
 #include "engine/infer/scheduler/acceptance.h"
-#include "engine/infer/scheduler/batcher_sequence.h"
+#include "engine/infer/scheduler/scheduler_sequence.h"
 
 namespace trimtab {
 
-Batcher::Batcher(const BatcherOptions& options, StepRunner& runner, const Clock& clock)
+Scheduler::Scheduler(const SchedulerOptions& options, ModelExecutor& runner, const Clock& clock)
     : options_(options), runner_(runner), clock_(clock), pool_(options.blocks) {
   const EngineLimits& limits = options_.limits;
   TRIMTAB_ASSERT(limits.sequences > 0 && limits.tokens_per_step > 0 && limits.sequence_length > 0,
@@ -28,11 +28,11 @@ Batcher::Batcher(const BatcherOptions& options, StepRunner& runner, const Clock&
   most_logit_rows_ = std::min(limits.tokens_per_step, limits.sequences * (1 + proposed));
 }
 
-Batcher::~Batcher() = default;
+Scheduler::~Scheduler() = default;
 
-int64_t Batcher::BlocksFor(int64_t tokens) const { return CeilDiv(tokens, options_.block_size); }
+int64_t Scheduler::BlocksFor(int64_t tokens) const { return CeilDiv(tokens, options_.block_size); }
 
-std::variant<RequestId, Refusal> Batcher::AddRequest(GenerationRequest request) {
+std::variant<RequestId, Refusal> Scheduler::AddRequest(GenerationRequest request) {
   const auto refuse = [this](std::string reason, bool busy = false) {
     ++metrics_.refused_requests;
     return Refusal{std::move(reason), busy};
@@ -53,7 +53,7 @@ std::variant<RequestId, Refusal> Batcher::AddRequest(GenerationRequest request) 
   return last_id_;
 }
 
-bool Batcher::Abort(RequestId id) {
+bool Scheduler::Abort(RequestId id) {
   const auto has_id = [id](const SequencePtr& each) { return each->id == id; };
   const auto running = std::find_if(running_.begin(), running_.end(), has_id);
   const auto waiting = std::find_if(waiting_.begin(), waiting_.end(), has_id);
@@ -74,7 +74,7 @@ bool Batcher::Abort(RequestId id) {
   return true;
 }
 
-EngineMetrics Batcher::metrics() const {
+EngineMetrics Scheduler::metrics() const {
   EngineMetrics now = metrics_;
   now.running = std::ssize(running_);
   now.waiting = std::ssize(waiting_);
@@ -83,7 +83,7 @@ EngineMetrics Batcher::metrics() const {
   return now;
 }
 
-void Batcher::ReleaseBlocks(Sequence& sequence) {
+void Scheduler::ReleaseBlocks(Sequence& sequence) {
   // The last ones first: what others are likelier to share stays longer.
   while (!sequence.blocks.empty()) {
     pool_.Release(sequence.blocks.back());
@@ -93,7 +93,7 @@ void Batcher::ReleaseBlocks(Sequence& sequence) {
   sequence.computed = 0;
 }
 
-void Batcher::Preempt() {
+void Scheduler::Preempt() {
   SequencePtr last = std::move(running_.back());
   running_.pop_back();
   ReleaseBlocks(*last);
@@ -104,7 +104,7 @@ void Batcher::Preempt() {
   waiting_.push_front(std::move(last));
 }
 
-bool Batcher::Reserve(Sequence& sequence, int64_t tokens) {
+bool Scheduler::Reserve(Sequence& sequence, int64_t tokens) {
   while (std::ssize(sequence.blocks) < BlocksFor(tokens)) {
     if (const auto block = pool_.Allocate()) {
       sequence.blocks.push_back(*block);
@@ -117,7 +117,7 @@ bool Batcher::Reserve(Sequence& sequence, int64_t tokens) {
   return true;
 }
 
-const std::vector<BlockPool::Found>& Batcher::KnownPrefix(Sequence& sequence) const {
+const std::vector<BlockPool::Found>& Scheduler::KnownPrefix(Sequence& sequence) const {
   std::vector<BlockPool::Found>& known = sequence.known;
   // States and logits that are asked of the prompt are in no cache.
   if (!options_.prefix_cache || sequence.scores() || sequence.embeds()) {
@@ -143,7 +143,7 @@ const std::vector<BlockPool::Found>& Batcher::KnownPrefix(Sequence& sequence) co
   return known;
 }
 
-void Batcher::TakePrefix(Sequence& sequence) {
+void Scheduler::TakePrefix(Sequence& sequence) {
   for (const BlockPool::Found& each : KnownPrefix(sequence)) {
     pool_.Take(each.block);
     sequence.blocks.push_back(each.block);
@@ -152,7 +152,7 @@ void Batcher::TakePrefix(Sequence& sequence) {
   }
 }
 
-void Batcher::RegisterFullBlocks(Sequence& sequence) {
+void Scheduler::RegisterFullBlocks(Sequence& sequence) {
   if (!options_.prefix_cache) return;
   const int64_t size = options_.block_size;
   while ((std::ssize(sequence.chains) + 1) * size <= sequence.computed) {
@@ -164,7 +164,7 @@ void Batcher::RegisterFullBlocks(Sequence& sequence) {
   }
 }
 
-void Batcher::Admit(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due) {
+void Scheduler::Admit(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due) {
   const bool embeds = plan_.output == StepOutput::kStates;
   while (!waiting_.empty() && budget > 0 && std::ssize(running_) < options_.limits.sequences) {
     Sequence& sequence = *waiting_.front();
@@ -188,7 +188,8 @@ void Batcher::Admit(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due)
   }
 }
 
-int64_t Batcher::PromptTokens(const Sequence& sequence, int64_t budget, int64_t& logit_rows) const {
+int64_t Scheduler::PromptTokens(const Sequence& sequence, int64_t budget,
+                                int64_t& logit_rows) const {
   int64_t tokens = std::min(budget, sequence.due());
   if (sequence.embeds()) return tokens;
   // Rows go from the end: what is left out of a step comes in the next one.
@@ -198,7 +199,7 @@ int64_t Batcher::PromptTokens(const Sequence& sequence, int64_t budget, int64_t&
   return tokens;
 }
 
-StepOutput Batcher::NextOutput() const {
+StepOutput Scheduler::NextOutput() const {
   bool texts = false;
   bool embeddings = false;
   for (const SequencePtr& each : running_) (each->embeds() ? embeddings : texts) = true;
@@ -209,7 +210,7 @@ StepOutput Batcher::NextOutput() const {
   return embeddings ? StepOutput::kStates : StepOutput::kLogits;
 }
 
-std::vector<std::vector<int32_t>> Batcher::Proposals() const {
+std::vector<std::vector<int32_t>> Scheduler::Proposals() const {
   if (options_.draft == nullptr && options_.lookup_tokens == 0) return {};
   std::vector<std::vector<int32_t>> proposals(running_.size());
   std::vector<ProposalRequest> requests;
@@ -241,7 +242,7 @@ std::vector<std::vector<int32_t>> Batcher::Proposals() const {
   return proposals;
 }
 
-std::vector<Batcher::Due> Batcher::PlanStep() {
+std::vector<Scheduler::Due> Scheduler::PlanStep() {
   int64_t budget = options_.limits.tokens_per_step;
   int64_t logit_rows = most_logit_rows_;
   std::vector<Due> due;
@@ -274,7 +275,7 @@ std::vector<Batcher::Due> Batcher::PlanStep() {
   return due;
 }
 
-void Batcher::PlanPrompts(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due) {
+void Scheduler::PlanPrompts(int64_t& budget, int64_t& logit_rows, std::vector<Due>& due) {
   const bool embeds = plan_.output == StepOutput::kStates;
   for (const SequencePtr& sequence : running_) {
     if (sequence->decodes() || sequence->embeds() != embeds || budget == 0) continue;
@@ -286,7 +287,7 @@ void Batcher::PlanPrompts(int64_t& budget, int64_t& logit_rows, std::vector<Due>
   Admit(budget, logit_rows, due);
 }
 
-FinishReason Batcher::Ends(const Sequence& sequence, int32_t token) const {
+FinishReason Scheduler::Ends(const Sequence& sequence, int32_t token) const {
   const std::vector<int32_t>& stops = sequence.request.stop_tokens;
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) return FinishReason::kStop;
   const bool full = sequence.new_tokens() + 1 >= sequence.request.max_tokens ||
@@ -294,15 +295,15 @@ FinishReason Batcher::Ends(const Sequence& sequence, int32_t token) const {
   return full ? FinishReason::kLength : FinishReason::kNone;
 }
 
-bool Batcher::Stands(const Sequence& sequence, int32_t proposed, SampledToken& next) const {
+bool Scheduler::IsAccepted(const Sequence& sequence, int32_t proposed, SampledToken& next) const {
   if (!options_.acceptance) return proposed == next.id;
   const uint64_t seed = sequence.request.sampling.seed;
-  const bool stands = trimtab::Stands(*options_.acceptance, seed, sequence.length());
+  const bool stands = trimtab::IsAccepted(*options_.acceptance, seed, sequence.length());
   if (stands) next.id = proposed;
   return stands;
 }
 
-RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
+RequestUpdate Scheduler::Advance(const Due& due, std::span<const float> logits) {
   Sequence& sequence = *due.sequence;
   RequestUpdate update = {.id = sequence.id};
   if (!sequence.decodes()) metrics_.prompt_tokens += due.tokens;
@@ -342,7 +343,7 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
     }
     SampledToken& next = *chosen;
     const bool checked = row < due.proposed.size();
-    const bool foreseen = checked && Stands(sequence, due.proposed[row], next);
+    const bool foreseen = checked && IsAccepted(sequence, due.proposed[row], next);
     update.finish = Ends(sequence, next.id);
     if (update.finish == FinishReason::kStop) break;
     metrics_.checked_tokens += checked ? 1 : 0;
@@ -358,8 +359,8 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   return update;
 }
 
-std::span<const float> Batcher::Score(Sequence& sequence, int64_t first_row,
-                                      std::span<const float> logits) const {
+std::span<const float> Scheduler::Score(Sequence& sequence, int64_t first_row,
+                                        std::span<const float> logits) const {
   const auto vocab = static_cast<size_t>(vocab_size());
   std::vector<SampledToken>& scored = sequence.scored;
   if (scored.empty()) scored.push_back({.id = sequence.tokens.front()});
@@ -372,7 +373,7 @@ std::span<const float> Batcher::Score(Sequence& sequence, int64_t first_row,
   return logits;
 }
 
-RequestUpdate Batcher::AddStates(const Due& due, std::span<const float> states, int64_t rows) {
+RequestUpdate Scheduler::AddStates(const Due& due, std::span<const float> states, int64_t rows) {
   Sequence& sequence = *due.sequence;
   RequestUpdate update = {.id = sequence.id};
   metrics_.prompt_tokens += due.tokens;
@@ -393,7 +394,7 @@ RequestUpdate Batcher::AddStates(const Due& due, std::span<const float> states, 
   return update;
 }
 
-std::vector<RequestUpdate> Batcher::Step() {
+std::vector<RequestUpdate> Scheduler::Step() {
   std::vector<Due> all_due = PlanStep();
   // Where nothing of its kind can go on, the others' turn comes at once.
   if (all_due.empty() && HasWork()) all_due = PlanStep();

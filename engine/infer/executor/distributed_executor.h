@@ -1,6 +1,6 @@
-// RankRunner: a StepRunner on the ranks of a layout, which wait for plans: threads of this process,
-// or processes that a launcher started. Of these, the first of each replica has the runner, and the
-// others follow.
+// DistributedExecutor: a ModelExecutor on the ranks of a layout, which wait for plans: threads of
+// this process, or processes that a launcher started. Of these, the first of each replica has the
+// runner, and the others follow.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,16 @@ enum class RankHome {
   kProcess,  // threads of this process alone
 };
 
-class RankRunner final : public StepRunner {
+class DistributedExecutor final : public ModelExecutor {
  public:
   /// Starts the ranks and returns when all have their weights, those of other replicas too.
   /// `config` is resolved; it has replicas only where a launcher started them, and then this is the
   /// one that this process belongs to. `source` need not outlive the constructor. Not in a process
   /// that FollowPlans. Throws what a rank throws: OutOfMemoryError, EnvironmentError, InputError,
   /// StorageError; UsageError when a launcher started another number of processes.
-  RankRunner(const ServingConfig& config, const WeightSource& source,
-             RankHome home = RankHome::kLaunch);
-  ~RankRunner() override;
+  DistributedExecutor(const ServingConfig& config, const WeightSource& source,
+                      RankHome home = RankHome::kLaunch);
+  ~DistributedExecutor() override;
 
   /// Throws what a rank throws; there is no engine any more then.
   std::vector<float> Run(const StepPlan& plan) override;
@@ -53,9 +53,8 @@ class RankRunner final : public StepRunner {
 };
 
 /// What the processes do that a launcher started beside the first of each replica: carries out, on
-/// this process's rank, the plans of that one's RankRunner for the same `config`, until that is no
-/// more.
-/// Throws as its constructor.
+/// this process's rank, the plans of that one's DistributedExecutor for the same `config`, until
+/// that is no more. Throws as its constructor.
 void FollowPlans(const ServingConfig& config, const WeightSource& source);
 
 }  // namespace trimtab

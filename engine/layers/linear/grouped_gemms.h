@@ -1,19 +1,19 @@
 // The three products of the experts of a layer on one rank, in the run's precision: as
-// linear_products.h, of groups of rows that have a matrix each.
+// linear_gemms.h, of groups of rows that have a matrix each.
 #pragma once
 
 #include <vector>
 
-#include "engine/layers/linear/linear_products.h"
+#include "engine/layers/linear/linear_gemms.h"
 #include "engine/ops/gemm/grouped_gemm.h"
 
 namespace trimtab {
 
-class GroupedProducts {
+class GroupedGemms {
  public:
   /// `weight` is spec.multiplied matrices, one below the other. With fp8, unless the layer is kept
   /// in bf16, operands are quantised; each has one scale for all experts of all ranks.
-  GroupedProducts(const LayerContext& context, Parameter& weight);
+  GroupedGemms(const LayerContext& context, Parameter& weight);
 
   Parameter& weight() const { return *weight_; }
   /// Columns of y.
@@ -29,7 +29,7 @@ class GroupedProducts {
   /// One backward pass: makes what both products need of dy [R, out] once.
   class Backward {
    public:
-    Backward(const GroupedProducts& products, const LayerContext& context, const Tensor& dy,
+    Backward(const GroupedGemms& products, const LayerContext& context, const Tensor& dy,
              GroupRows rows);
     /// Adds to the weight's gradient, or overwrites it when not `accumulate`; or leaves that to
     /// context.deferred.
@@ -42,7 +42,7 @@ class GroupedProducts {
     void MakeWeightGradient(const LayerContext& context, const LinearSaved& saved,
                             bool accumulate) const;
 
-    const GroupedProducts* products_;
+    const GroupedGemms* products_;
     std::vector<int64_t> rows_;
     Tensor dy_;             // [R, out], in fp8 where that is computed in
     Tensor dy_transposed_;  // fp8 alone, by groups

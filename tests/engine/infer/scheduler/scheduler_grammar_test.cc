@@ -1,10 +1,10 @@
 // Answers that must fit a grammar. That neither neighbours, preemption, look-up nor a handover
-// change them is shown by the random traces of batcher_test and batcher_handover_test.
+// change them is shown by the random traces of scheduler_test and scheduler_handover_test.
 #include <gtest/gtest.h>
 
 #include "engine/infer/replicas/replica_messages.h"
 #include "engine/infer/scheduler/draft_model.h"
-#include "tests/engine/infer/batcher_cases.h"
+#include "tests/engine/infer/scheduler_cases.h"
 
 namespace trimtab {
 namespace {
@@ -28,18 +28,18 @@ struct Ended {
   EngineMetrics metrics;
 };
 
-Ended AnswerOf(const GenerationRequest& request, BatcherOptions options = {}) {
+Ended AnswerOf(const GenerationRequest& request, SchedulerOptions options = {}) {
   const std::vector<std::string> bytes = {"a", "b", "[", "ab", "", "ba", "]"};
   options.limits = {.sequences = 1, .tokens_per_step = 60, .sequence_length = 60};
   options.block_size = 60;
   options.blocks = 1;
   CacheModel model(options);
   const SteadyClock clock;
-  Batcher batcher(options, model, clock);
-  EXPECT_TRUE(std::holds_alternative<RequestId>(batcher.AddRequest(request)));
+  Scheduler scheduler(options, model, clock);
+  EXPECT_TRUE(std::holds_alternative<RequestId>(scheduler.AddRequest(request)));
   Ended ended;
-  while (batcher.HasWork()) {
-    for (const RequestUpdate& update : batcher.Step()) {
+  while (scheduler.HasWork()) {
+    for (const RequestUpdate& update : scheduler.Step()) {
       for (const SampledToken& token : update.tokens) {
         ended.text += bytes[static_cast<size_t>(token.id)];
       }
@@ -47,17 +47,17 @@ Ended AnswerOf(const GenerationRequest& request, BatcherOptions options = {}) {
       ended.failure = update.failure;
     }
   }
-  ended.metrics = batcher.metrics();
+  ended.metrics = scheduler.metrics();
   return ended;
 }
 
 Ended AnswerOf(const GenerationRequest& request, const std::shared_ptr<GrammarCompiler>& grammars) {
-  BatcherOptions options;
+  SchedulerOptions options;
   options.grammars = grammars;
   return AnswerOf(request, options);
 }
 
-TEST(BatcherGrammarTest, AnswersFitAndEndWhereNothingMayFollow) {
+TEST(SchedulerGrammarTest, AnswersFitAndEndWhereNothingMayFollow) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     GenerationRequest request = RequestFor("\\[(ab){3}\\]", seed);
     if (seed % 2 == 0) request.stop_tokens.clear();
@@ -68,7 +68,7 @@ TEST(BatcherGrammarTest, AnswersFitAndEndWhereNothingMayFollow) {
   }
 }
 
-TEST(BatcherGrammarTest, StopTokensComeOnlyWhereTheTextMayEnd) {
+TEST(SchedulerGrammarTest, StopTokensComeOnlyWhereTheTextMayEnd) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const Ended ended = AnswerOf(RequestFor("(\\[b*\\])+", seed), CaseGrammars());
     if (ended.finish != FinishReason::kStop) continue;
@@ -82,7 +82,7 @@ TEST(BatcherGrammarTest, StopTokensComeOnlyWhereTheTextMayEnd) {
   }
 }
 
-TEST(BatcherGrammarTest, SaysWhyAnAnswerCannotGoOn) {
+TEST(SchedulerGrammarTest, SaysWhyAnAnswerCannotGoOn) {
   const Ended inexpressible = AnswerOf(RequestFor("ax"), CaseGrammars());
   EXPECT_EQ(inexpressible.finish, FinishReason::kError);
   EXPECT_NE(inexpressible.failure.find("no token of the vocabulary"), std::string::npos);
@@ -94,17 +94,17 @@ TEST(BatcherGrammarTest, SaysWhyAnAnswerCannotGoOn) {
   EXPECT_NE(without.failure.find("bytes of its tokens"), std::string::npos);
 }
 
-TEST(BatcherGrammarTest, ADraftProposesWhatTheGrammarAllows) {
+TEST(SchedulerGrammarTest, ADraftProposesWhatTheGrammarAllows) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const GenerationRequest request = RequestFor("(\\[(ab|b)*\\]){1,4}", seed);
     const Ended plain = AnswerOf(request, CaseGrammars());
-    BatcherOptions cache = {.block_size = 60, .blocks = 1};
+    SchedulerOptions cache = {.block_size = 60, .blocks = 1};
     cache.limits = {.sequences = 1, .tokens_per_step = 60, .sequence_length = 60};
     CacheModel small(cache);
     DraftModel draft(
         {.sequences = 1, .sequence_length = 60, .block_size = 60, .tokens_per_step = 60}, kVocab,
         small);
-    BatcherOptions options;
+    SchedulerOptions options;
     options.grammars = CaseGrammars();
     options.lookup_tokens = 3;  // rows that the model of these tests expects
     options.draft = &draft;
@@ -117,7 +117,7 @@ TEST(BatcherGrammarTest, ADraftProposesWhatTheGrammarAllows) {
   }
 }
 
-TEST(BatcherGrammarTest, TravelsToOtherProcesses) {
+TEST(SchedulerGrammarTest, TravelsToOtherProcesses) {
   ReplicaOrders orders;
   orders.added.push_back({.id = 1, .request = RequestFor("a+")});
   orders.added.push_back({.id = 2});

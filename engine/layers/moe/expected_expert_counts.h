@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/layers/layer_context.h"
-#include "engine/layers/moe/rank_rows.h"
+#include "engine/layers/moe/expert_counts.h"
 
 namespace trimtab {
 
@@ -13,16 +13,17 @@ namespace trimtab {
 /// those that an expert takes. 0 without.
 int64_t PaddedRows(const LayerContext& context, const MoeConfig& moe);
 
-/// Whether ExpectedRows says what comes: rows are filled up, or choices made in turn, of which none
-/// is dropped.
+/// Whether ExpectedExpertCounts says what comes: rows are filled up, or choices made in turn, of
+/// which none is dropped.
 bool RowsAreKnown(const LayerContext& context, const MoeConfig& moe);
 
 /// Rows of each expert [E] that rank `rank` of the world has: exact where choices are made in turn
 /// or filled up. Else as many for each, but for the experts of this context's own rank, which is
 /// taken for the fullest: they have routing.imbalance_factor as many.
-std::vector<int64_t> ExpectedRows(const LayerContext& context, const MoeConfig& moe, int rank);
+std::vector<int64_t> ExpectedExpertCounts(const LayerContext& context, const MoeConfig& moe,
+                                          int rank);
 /// Those of each of `ranks`.
-RankRows ExpectedRows(const LayerContext& context, const MoeConfig& moe,
-                      const std::vector<int>& ranks);
+ExpertCounts ExpectedExpertCounts(const LayerContext& context, const MoeConfig& moe,
+                                  const std::vector<int>& ranks);
 
 }  // namespace trimtab

@@ -1,4 +1,4 @@
-#include "engine/device/cpu/crew.h"
+#include "engine/device/cpu/worker_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -31,40 +31,40 @@ struct Items {
   int most = 0;
 };
 
-TEST(CrewTest, AWorkerThatDoesNotComeHoldsNobodyUp) {
-  Crew crew(2);
+TEST(WorkerPoolTest, AWorkerThatDoesNotComeHoldsNobodyUp) {
+  WorkerPool worker_pool(2);
   for (int loop = 0; loop < 3; ++loop) {
     Items items;
-    crew.Run(2, items.Task(5));
+    worker_pool.Run(2, items.Task(5));
     EXPECT_EQ(items.done.load(), 5);
     EXPECT_EQ(items.workers.load(), 1);
   }
   // Loops that are over are not begun any more: their items are gone.
-  std::thread late([&] { crew.Follow(1); });
+  std::thread late([&] { worker_pool.Follow(1); });
   for (int loop = 0; loop < 1000; ++loop) {
     Items items;
-    crew.Run(2, items.Task(20));
+    worker_pool.Run(2, items.Task(20));
     EXPECT_EQ(items.done.load(), 20);
   }
-  crew.Dismiss();
+  worker_pool.Dismiss();
   late.join();
 }
 
 // A loop is left by all who have begun it before the next one begins.
-TEST(CrewTest, NobodyIsInALoopThatHasEnded) {
-  Crew crew(4);
+TEST(WorkerPoolTest, NobodyIsInALoopThatHasEnded) {
+  WorkerPool worker_pool(4);
   std::vector<std::thread> followers;
   for (int worker = 1; worker < 4; ++worker) {
-    followers.emplace_back([&crew, worker] { crew.Follow(worker); });
+    followers.emplace_back([&worker_pool, worker] { worker_pool.Follow(worker); });
   }
   for (int loop = 0; loop < 20'000; ++loop) {
     Items items;
-    crew.Run(3, items.Task(loop % 7));
+    worker_pool.Run(3, items.Task(loop % 7));
     EXPECT_EQ(items.done.load(), loop % 7);
     EXPECT_LE(items.workers.load(), 3);
     EXPECT_EQ(items.inside.load(), 0);
   }
-  crew.Dismiss();
+  worker_pool.Dismiss();
   for (std::thread& each : followers) each.join();
 }
 

@@ -50,13 +50,13 @@ struct LinearSaved {
 /// The layer's name: its weight's, without the last part.
 std::string LinearName(const Parameter& weight);
 
-class LinearProducts {
+class LinearGemms {
  public:
   /// With fp8, unless the layer is kept in bf16, it quantises its operands.
   /// `input_sharded`: each tp rank has a part of x (and all of dy), else all of x and a part of dy.
-  LinearProducts(const LayerContext& context, Parameter& weight, bool input_sharded);
+  LinearGemms(const LayerContext& context, Parameter& weight, bool input_sharded);
   /// A layer that never computes in fp8: the output projection.
-  explicit LinearProducts(Parameter& weight) : weight_(&weight) {}
+  explicit LinearGemms(Parameter& weight) : weight_(&weight) {}
 
   Parameter& weight() const { return *weight_; }
   /// Whether the weight has a gradient.
@@ -98,9 +98,9 @@ class LinearProducts {
   /// One backward pass: makes what both products need of dy once.
   class Backward {
    public:
-    Backward(const LinearProducts& products, const LayerContext& context, const Tensor& dy);
+    Backward(const LinearGemms& products, const LayerContext& context, const Tensor& dy);
     /// From the copies of a GradientTarget.
-    Backward(const LinearProducts& products, Fp8Output dy);
+    Backward(const LinearGemms& products, Fp8Output dy);
     /// Of a weight that is trained. Adds to its gradient, or overwrites it when not `accumulate`.
     /// `x` is the gathered input where NeedsInput, else undefined. Likewise the gradient of `bias`,
     /// which may be null; not in fp8.
@@ -112,7 +112,7 @@ class LinearProducts {
     void InputGradient(const LayerContext& context, Tensor& dx, const Tensor& gelu_of = {}) const;
 
    private:
-    const LinearProducts* products_;
+    const LinearGemms* products_;
     Tensor dy_;                 // not in fp8
     Tensor dy_fp8_;             // [N, out]
     Tensor dy_fp8_transposed_;  // [out, N]

@@ -11,12 +11,12 @@ namespace trimtab {
 
 /// A large group has many ranks with the same rows, where nobody looks at the tokens: these are
 /// kept once.
-class RankRows {
+class ExpertCounts {
  public:
   /// Of `experts` experts, and no rank yet.
-  explicit RankRows(int64_t experts) : experts_(experts) {}
+  explicit ExpertCounts(int64_t experts) : experts_(experts) {}
   /// `rows` [ranks, E], each rank's own.
-  RankRows(int64_t experts, const std::vector<int64_t>& rows);
+  ExpertCounts(int64_t experts, const std::vector<int64_t>& rows);
 
   /// Adds a rank with rows of its own [E], and returns what AddLike takes for others like it.
   size_t Add(const std::vector<int64_t>& rows);

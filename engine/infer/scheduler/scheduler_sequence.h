@@ -1,4 +1,4 @@
-// A sequence that the batcher works on, for its sources alone.
+// A sequence that the scheduler works on, for its sources alone.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 #include <optional>
 #include <vector>
 
-#include "engine/infer/scheduler/batcher.h"
 #include "engine/infer/scheduler/lookup.h"
+#include "engine/infer/scheduler/scheduler.h"
 #include "engine/infer/scheduler/sequence_grammar.h"
 
 namespace trimtab {
 
-struct Batcher::Sequence {
+struct Scheduler::Sequence {
   RequestId id = 0;
   GenerationRequest request;  // without its prompt
   int64_t prompt_tokens = 0;
@@ -30,7 +30,7 @@ struct Batcher::Sequence {
   std::vector<float> states;         // [C]: of an embedding, the sum so far
   BlockContents contents;            // of its blocks, once it is to be handed over
   // Of one that another engine began, until it has blocks here: where its keys and values are.
-  std::unique_ptr<MovedSequence> moved;
+  std::unique_ptr<TransferredSequence> moved;
 
   int64_t length() const { return std::ssize(tokens); }
   int64_t new_tokens() const { return length() - prompt_tokens; }

@@ -1,23 +1,23 @@
-// What a batcher does for sequences whose answers must fit a grammar.
+// What a scheduler does for sequences whose answers must fit a grammar.
 #include <algorithm>
 #include <exception>
 #include <thread>
 
 #include "engine/base/signals_blocked.h"
 #include "engine/infer/api/sampler.h"
-#include "engine/infer/scheduler/batcher.h"
-#include "engine/infer/scheduler/batcher_sequence.h"
+#include "engine/infer/scheduler/scheduler.h"
+#include "engine/infer/scheduler/scheduler_sequence.h"
 
 namespace trimtab {
 
-void Batcher::StartGrammar(Sequence& sequence) const {
+void Scheduler::StartGrammar(Sequence& sequence) const {
   if (sequence.request.grammar == nullptr) return;
   const auto answer =
       std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.prompt_tokens));
   sequence.grammar.emplace(*sequence.request.grammar, options_.grammars.get(), answer);
 }
 
-std::vector<float> Batcher::RunPlan(const std::vector<Due>& due) {
+std::vector<float> Scheduler::RunPlan(const std::vector<Due>& due) {
   const auto has_grammar = [](const Due& each) { return each.sequence->grammar.has_value(); };
   if (std::ranges::none_of(due, has_grammar)) return runner_.Run(plan_);
   const auto prepare = [&due] {
@@ -33,8 +33,8 @@ std::vector<float> Batcher::RunPlan(const std::vector<Due>& due) {
   return runner_.Run(plan_);
 }
 
-std::optional<SampledToken> Batcher::Choose(const Sequence& sequence,
-                                            std::span<const float> logits) const {
+std::optional<SampledToken> Scheduler::Choose(const Sequence& sequence,
+                                              std::span<const float> logits) const {
   TokenRules rules = {.request = &sequence.request, .prompt_tokens = sequence.prompt_tokens};
   std::vector<uint64_t> mask;
   if (sequence.grammar) {

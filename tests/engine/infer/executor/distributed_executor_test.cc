@@ -1,5 +1,5 @@
 // Serving on several ranks: what one rank answers, on any layout.
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr double kLayoutTolerance = 1e-5;  // sums are cut otherwise than on one
 
 /// Logits of golden sequences 0 and 1, side by side, in chunks of unlike lengths.
 std::vector<float> Serve(const GoldenWeights& weights, const ServingConfig& config) {
-  RankRunner runner(config, weights);
+  DistributedExecutor runner(config, weights);
   std::vector<float> logits[2];
   int64_t done[2] = {};
   for (int64_t step = 0; done[0] < weights.sequence_length(); ++step) {
@@ -82,7 +82,7 @@ TEST_P(RankRunnerTest, AnswersAsOneRank) {
 
 /// The states of a text of which the first part is in the cache.
 std::vector<float> StatesOf(const GoldenWeights& weights, const ServingConfig& config) {
-  RankRunner runner(config, weights);
+  DistributedExecutor runner(config, weights);
   const std::vector<int32_t> tokens = weights.Tokens(0);
   std::vector<float> states;
   for (const int64_t begin : {0, 3}) {
@@ -114,8 +114,8 @@ INSTANTIATE_TEST_SUITE_P(Families, RankRunnerTest, testing::ValuesIn(FamilyNames
 /// Logits of a text whose beginning is in the blocks of one runner, and which goes on in others of
 /// another.
 std::vector<float> ServeInTwo(const GoldenWeights& weights, const ServingConfig& config) {
-  RankRunner first(config, weights);
-  RankRunner second(config, weights);
+  DistributedExecutor first(config, weights);
+  DistributedExecutor second(config, weights);
   const std::vector<int32_t> tokens = weights.Tokens(0);
   const int64_t begun = weights.sequence_length() / 2;
   const std::vector<int32_t> from = {5, 2, 8, 1, 0, 3};
@@ -169,7 +169,7 @@ TEST(RankRunnerErrors, WhatARankThrowsIsThrown) {
   ServingConfig config = GoldenServing(weights);
   config.layout = ParseLayout("tp=2", 0);
   config.memory_per_rank_bytes = 10000;
-  EXPECT_THROW(RankRunner(ResolveServing(config), weights), OutOfMemoryError);
+  EXPECT_THROW(DistributedExecutor(ResolveServing(config), weights), OutOfMemoryError);
 }
 
 std::string RefusalOf(const ServingConfig& config) {

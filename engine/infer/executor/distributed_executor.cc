@@ -1,4 +1,4 @@
-#include "engine/infer/executor/rank_runner.h"
+#include "engine/infer/executor/distributed_executor.h"
 
 #include <algorithm>
 #include <chrono>
@@ -29,7 +29,7 @@ constexpr auto kTimeToFail = std::chrono::seconds(30);
 
 /// What the caller's thread and those of the ranks here share. Work is numbered: 0 is loading, then
 /// what is asked of it.
-class RankRunner::Ranks {
+class DistributedExecutor::Ranks {
  public:
   Ranks(const ServingConfig& config, const WeightSource& source, RankHome home)
       : leads_(home == RankHome::kLaunch && FindMpiLaunch()),
@@ -226,32 +226,34 @@ class RankRunner::Ranks {
   std::thread threads_;
 };
 
-RankRunner::RankRunner(const ServingConfig& config, const WeightSource& source, RankHome home)
+DistributedExecutor::DistributedExecutor(const ServingConfig& config, const WeightSource& source,
+                                         RankHome home)
     : vocab_size_(config.model.vocab_size), ranks_(std::make_unique<Ranks>(config, source, home)) {}
 
-RankRunner::~RankRunner() = default;
+DistributedExecutor::~DistributedExecutor() = default;
 
-std::vector<float> RankRunner::Run(const StepPlan& plan) { return ranks_->Run(plan); }
+std::vector<float> DistributedExecutor::Run(const StepPlan& plan) { return ranks_->Run(plan); }
 
-BlockContents RankRunner::ReadBlocks(std::span<const int32_t> blocks) {
+BlockContents DistributedExecutor::ReadBlocks(std::span<const int32_t> blocks) {
   return ranks_->ReadBlocks(blocks);
 }
 
-void RankRunner::WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) {
+void DistributedExecutor::WriteBlocks(std::span<const int32_t> blocks,
+                                      const BlockContents& contents) {
   ranks_->WriteBlocks(blocks, contents);
 }
 
-std::vector<Socket> RankRunner::TakeLinks() { return ranks_->TakeLinks(); }
+std::vector<Socket> DistributedExecutor::TakeLinks() { return ranks_->TakeLinks(); }
 
-bool RankRunner::failed() const { return ranks_->failure() != nullptr; }
+bool DistributedExecutor::failed() const { return ranks_->failure() != nullptr; }
 
-void RankRunner::ThrowIfFailed() const {
+void DistributedExecutor::ThrowIfFailed() const {
   if (const std::exception_ptr failure = ranks_->failure()) std::rethrow_exception(failure);
 }
 
-void RankRunner::ThrowFailure() const { ranks_->ThrowFailure(); }
+void DistributedExecutor::ThrowFailure() const { ranks_->ThrowFailure(); }
 
-int64_t RankRunner::peak_mem_bytes() const { return ranks_->peak_mem_bytes(); }
+int64_t DistributedExecutor::peak_mem_bytes() const { return ranks_->peak_mem_bytes(); }
 
 void FollowPlans(const ServingConfig& config, const WeightSource& source) {
   RunRanks(

@@ -1,16 +1,16 @@
-#include "engine/layers/moe/rank_rows.h"
+#include "engine/layers/moe/expert_counts.h"
 
 #include <gtest/gtest.h>
 
 namespace trimtab {
 namespace {
 
-std::vector<int64_t> Of(const RankRows& rows, int rank) {
+std::vector<int64_t> Of(const ExpertCounts& rows, int rank) {
   return {rows.of(rank).begin(), rows.of(rank).end()};
 }
 
-TEST(RankRows, KeepsTheRowsOfEachRank) {
-  const RankRows rows(3, {1, 2, 3, 4, 5, 6});
+TEST(ExpertCounts, KeepsTheRowsOfEachRank) {
+  const ExpertCounts rows(3, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(rows.experts(), 3);
   EXPECT_EQ(Of(rows, 0), (std::vector<int64_t>{1, 2, 3}));
   EXPECT_EQ(Of(rows, 1), (std::vector<int64_t>{4, 5, 6}));
@@ -19,12 +19,12 @@ TEST(RankRows, KeepsTheRowsOfEachRank) {
   EXPECT_EQ(rows.SumOverRanks({2, 1}), (std::vector<int64_t>{9}));
 }
 
-TEST(RankRows, CountsRanksThatAreAlike) {
-  RankRows rows(2);
+TEST(ExpertCounts, CountsRanksThatAreAlike) {
+  ExpertCounts rows(2);
   const size_t first = rows.Add({1, 10});
   const size_t second = rows.Add({2, 20});
   for (const size_t kind : {second, first, second}) rows.AddLike(kind);
-  const RankRows each(2, {1, 10, 2, 20, 2, 20, 1, 10, 2, 20});
+  const ExpertCounts each(2, {1, 10, 2, 20, 2, 20, 1, 10, 2, 20});
   for (int rank = 0; rank < 5; ++rank) {
     EXPECT_EQ(Of(rows, rank), Of(each, rank));
     EXPECT_EQ(rows.Count(rank, {0, 2}), each.Count(rank, {0, 2}));

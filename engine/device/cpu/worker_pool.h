@@ -18,13 +18,13 @@ struct WorkerTask {
 };
 
 /// A leader, worker 0, and those who follow. Each is a thread of its own.
-class Crew {
+class WorkerPool {
  public:
   /// Of so many workers, or of fewer where no more are given.
-  explicit Crew(int most);
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  explicit WorkerPool(int most);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
 
   /// By the leader: `task` on the workers 0 .. workers - 1. Returns when all who have begun are
   /// done. A worker whose core somebody else has just now does not hold it up: what it would have

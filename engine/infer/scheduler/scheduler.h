@@ -1,5 +1,5 @@
-// Batcher: continuous batching over a paged cache (Yu et al., Orca, OSDI 2022; Kwon et al.,
-// PagedAttention, arXiv:2309.06180). It decides what each step works on; a StepRunner does the
+// Scheduler: continuous batching over a paged cache (Yu et al., Orca, OSDI 2022; Kwon et al.,
+// PagedAttention, arXiv:2309.06180). It decides what each step works on; a ModelExecutor does the
 // work.
 //
 // Requests are served in the order in which they came. Every step first brings on each running
@@ -23,7 +23,7 @@
 
 namespace trimtab {
 
-struct BatcherOptions {
+struct SchedulerOptions {
   EngineLimits limits{};    // sequence_length above 0
   int64_t block_size = 16;  // tokens
   int64_t blocks = 0;       // of the cache
@@ -31,7 +31,7 @@ struct BatcherOptions {
   int64_t lookup_tokens = 0;  // proposed by n-gram look-up (lookup.h), per step; 0 = none
   Proposer* draft = nullptr;  // who proposes instead, or nobody. Not owned.
   int64_t draft_tokens = 0;   // proposed by it, per step
-  /// Where texts are not real, whether a proposed token stands says Stands (acceptance.h) with this
+  /// Where texts are simulated, IsAccepted (acceptance.h) decides on each proposed token with this
   /// probability, and not what the model chooses. Look-up proposes always then.
   std::optional<double> acceptance{};
   /// Only computes prompts and the first tokens of their answers: others go on with them.
@@ -42,7 +42,7 @@ struct BatcherOptions {
 
 /// Steps that bring each sequence whose prompt is done on by one token, and are otherwise filled
 /// with rows of one prompt, which they do not end.
-struct QuietSteps {
+struct SteadySteps {
   struct Sequence {
     RequestId id = 0;
     int64_t position = 0;  // of its row in the first of these steps; one more in each that follows
@@ -53,11 +53,11 @@ struct QuietSteps {
   int64_t prompt_position = 0;  // of the first of them in the first step
 };
 
-class Batcher final : public SharingEngine {
+class Scheduler final : public DisaggregatedEngine {
  public:
   /// `runner` and `clock` must outlive it.
-  Batcher(const BatcherOptions& options, StepRunner& runner, const Clock& clock);
-  ~Batcher() override;
+  Scheduler(const SchedulerOptions& options, ModelExecutor& runner, const Clock& clock);
+  ~Scheduler() override;
 
   std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override;
   std::vector<RequestUpdate> Step() override;
@@ -69,16 +69,16 @@ class Batcher final : public SharingEngine {
   int64_t prefix_lookups() const { return pool_.lookups(); }
   int64_t vocab_size() const override { return runner_.vocab_size(); }
 
-  std::vector<MovedSequence> TakeReady() override;
+  std::vector<TransferredSequence> TakePrefilled() override;
   void ReleaseBlocksOf(RequestId id) override;
-  RequestId AddMoved(MovedSequence moved) override;
-  std::vector<HeldBlocks> TakeCopied() override;
+  RequestId AddPrefilled(TransferredSequence moved) override;
+  std::vector<PinnedBlocks> TakeReleasable() override;
 
   /// The steps that come now, up to one in which somebody may be admitted, preempted or done;
   /// requests that come or are aborted on the way change them. So a simulation need not plan each.
-  QuietSteps ComingQuietSteps() const;
+  SteadySteps NextSteadySteps() const;
   /// Takes the first `steps` of them as Step would with a runner that always brings `token`.
-  void TakeQuietSteps(int64_t steps, int32_t token);
+  void SkipSteadySteps(int64_t steps, int32_t token);
 
  private:
   struct Sequence;
@@ -127,7 +127,7 @@ class Batcher final : public SharingEngine {
   void ReleaseBlocks(Sequence& sequence);
   int64_t BlocksFor(int64_t tokens) const;
   /// Whether a proposed token is what follows; `next` becomes it where that is imitated.
-  bool Stands(const Sequence& sequence, int32_t proposed, SampledToken& next) const;
+  bool IsAccepted(const Sequence& sequence, int32_t proposed, SampledToken& next) const;
   /// The tokens that follow from the logits of what was due [rows, V]; an error where those are no
   /// numbers.
   RequestUpdate Advance(const Due& due, std::span<const float> logits);
@@ -146,15 +146,15 @@ class Batcher final : public SharingEngine {
   /// Whether the sequence ends, now that `token` follows it.
   FinishReason Ends(const Sequence& sequence, int32_t token) const;
 
-  BatcherOptions options_;
-  StepRunner& runner_;
+  SchedulerOptions options_;
+  ModelExecutor& runner_;
   const Clock& clock_;
   BlockPool pool_;
   std::vector<SequencePtr> running_;  // in the order of their ids
   std::deque<SequencePtr> waiting_;   // likewise
   std::vector<SequencePtr> ready_;    // to be gone on with by another engine,
   std::vector<SequencePtr> held_;     // and those that it has taken, but for their blocks
-  std::vector<HeldBlocks> copied_;    // of other engines
+  std::vector<PinnedBlocks> copied_;  // of other engines
   RequestId last_id_ = 0;
   EngineMetrics metrics_;
   StepPlan plan_;                // of the last step; its memory serves the next one

@@ -1,14 +1,14 @@
-// Sequences that leave the batcher when their prompts are done, and those that come to it so.
+// Sequences that leave the scheduler when their prompts are done, and those that come to it so.
 #include <algorithm>
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/infer/scheduler/batcher.h"
-#include "engine/infer/scheduler/batcher_sequence.h"
+#include "engine/infer/scheduler/scheduler.h"
+#include "engine/infer/scheduler/scheduler_sequence.h"
 
 namespace trimtab {
 
-void Batcher::SetReadyAside() {
+void Scheduler::SetReadyAside() {
   const auto ready = std::stable_partition(running_.begin(), running_.end(),
                                            [](const auto& each) { return !each->decodes(); });
   for (auto each = ready; each != running_.end(); ++each) {
@@ -19,8 +19,8 @@ void Batcher::SetReadyAside() {
   running_.erase(ready, running_.end());
 }
 
-std::vector<MovedSequence> Batcher::TakeReady() {
-  std::vector<MovedSequence> moved;
+std::vector<TransferredSequence> Scheduler::TakePrefilled() {
+  std::vector<TransferredSequence> moved;
   for (SequencePtr& each : std::exchange(ready_, {})) {
     each->request.prompt_log_probabilities.reset();  // they are told
     moved.push_back({.request = std::move(each->request),
@@ -34,14 +34,14 @@ std::vector<MovedSequence> Batcher::TakeReady() {
   return moved;
 }
 
-void Batcher::ReleaseBlocksOf(RequestId id) {
+void Scheduler::ReleaseBlocksOf(RequestId id) {
   const auto found = std::ranges::find_if(held_, [id](const auto& each) { return each->id == id; });
   TRIMTAB_ASSERT(found != held_.end(), "no blocks are held for request {}", id);
   ReleaseBlocks(**found);
   held_.erase(found);
 }
 
-RequestId Batcher::AddMoved(MovedSequence moved) {
+RequestId Scheduler::AddPrefilled(TransferredSequence moved) {
   TRIMTAB_ASSERT(!options_.hands_over, "a sequence comes to who would hand it over");
   auto sequence = std::make_unique<Sequence>();
   sequence->id = ++last_id_;
@@ -50,13 +50,13 @@ RequestId Batcher::AddMoved(MovedSequence moved) {
   sequence->request = std::move(moved.request);
   StartGrammar(*sequence);
   sequence->arrived_s = clock_.Now();
-  sequence->moved = std::make_unique<MovedSequence>(std::move(moved));
+  sequence->moved = std::make_unique<TransferredSequence>(std::move(moved));
   waiting_.push_back(std::move(sequence));
   return last_id_;
 }
 
-void Batcher::CopyMoved(Sequence& sequence) {
-  const std::unique_ptr<MovedSequence> moved = std::move(sequence.moved);
+void Scheduler::CopyMoved(Sequence& sequence) {
+  const std::unique_ptr<TransferredSequence> moved = std::move(sequence.moved);
   if (moved == nullptr) return;
   // But for what the cache has of it already.
   const std::span blocks =
@@ -69,16 +69,16 @@ void Batcher::CopyMoved(Sequence& sequence) {
   ++metrics_.moved_requests;
 }
 
-std::vector<HeldBlocks> Batcher::TakeCopied() { return std::exchange(copied_, {}); }
+std::vector<PinnedBlocks> Scheduler::TakeReleasable() { return std::exchange(copied_, {}); }
 
-bool Batcher::HasWork() const {
+bool Scheduler::HasWork() const {
   if (!running_.empty()) return true;
   if (waiting_.empty()) return false;
   // Sequences that nobody goes on with yet may have all blocks; nobody else has any now.
   return (ready_.empty() && held_.empty()) || HasRoomFor(*waiting_.front());
 }
 
-bool Batcher::HasRoomFor(Sequence& sequence) const {
+bool Scheduler::HasRoomFor(Sequence& sequence) const {
   // Blocks that somebody has, and that it would have too.
   const auto shared = std::ranges::count_if(
       KnownPrefix(sequence), [this](const auto& each) { return pool_.owners(each.block) > 0; });

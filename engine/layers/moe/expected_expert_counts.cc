@@ -1,4 +1,4 @@
-#include "engine/layers/moe/expected_rows.h"
+#include "engine/layers/moe/expected_expert_counts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -63,7 +63,8 @@ bool RowsAreKnown(const LayerContext& context, const MoeConfig& moe) {
          (context.routing.force_balance && moe.capacity(context.sequence) >= in_turn);
 }
 
-std::vector<int64_t> ExpectedRows(const LayerContext& context, const MoeConfig& moe, int rank) {
+std::vector<int64_t> ExpectedExpertCounts(const LayerContext& context, const MoeConfig& moe,
+                                          int rank) {
   const auto experts = static_cast<size_t>(moe.num_experts);
   if (const int64_t padded = PaddedRows(context, moe); padded > 0) {
     return std::vector<int64_t>(experts, padded);
@@ -94,21 +95,21 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, const MoeConfig& 
   return rows;
 }
 
-RankRows ExpectedRows(const LayerContext& context, const MoeConfig& moe,
-                      const std::vector<int>& ranks) {
+ExpertCounts ExpectedExpertCounts(const LayerContext& context, const MoeConfig& moe,
+                                  const std::vector<int>& ranks) {
   // Which tokens a rank has follows from its places along tp and cp, and where they do not choose
   // in turn, only how many matter: many ranks have as many; all, where that is as many for each
   // expert.
   const bool even =
       !context.routing.force_balance && context.rows() * moe.router_topk % moe.num_experts == 0;
   std::map<std::pair<int, int>, size_t> kind_at;
-  RankRows rows(moe.num_experts);
+  ExpertCounts rows(moe.num_experts);
   for (const int rank : ranks) {
     const RankPlace place = even ? RankPlace{} : PlaceOf(context.parallel.layout, rank);
     const int cp = context.routing.force_balance ? place.cp : 0;
     const auto [known, is_new] = kind_at.try_emplace({place.tp, cp});
     if (is_new) {
-      known->second = rows.Add(ExpectedRows(context, moe, rank));
+      known->second = rows.Add(ExpectedExpertCounts(context, moe, rank));
     } else {
       rows.AddLike(known->second);
     }

@@ -1,4 +1,4 @@
-#include "engine/layers/linear/linear_products.h"
+#include "engine/layers/linear/linear_gemms.h"
 
 #include <utility>
 
@@ -12,7 +12,7 @@ using Operand = Fp8State::Operand;
 
 }  // namespace
 
-LinearProducts::LinearProducts(const LayerContext& context, Parameter& weight, bool input_sharded)
+LinearGemms::LinearGemms(const LayerContext& context, Parameter& weight, bool input_sharded)
     : weight_(&weight), input_sharded_(input_sharded) {
   if (context.fp8 != nullptr) fp8_layer_ = context.fp8->Declare(name(), weight);
 }
@@ -22,8 +22,8 @@ std::string LinearName(const Parameter& weight) {
   return name.substr(0, name.rfind('.'));
 }
 
-void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,
-                             const LinearExtras& extras, Tensor& y, LinearSaved& saved) const {
+void LinearGemms::Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,
+                          const LinearExtras& extras, Tensor& y, LinearSaved& saved) const {
   if (context.observer != nullptr) context.observer->OnForward(name(), x, weight_->weight);
   if (!fp8()) {
     saved.input = shard;
@@ -44,8 +44,8 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
   Fp8Product(context, rows, extras, y);
 }
 
-void LinearProducts::Multiply(const LayerContext& context, const Tensor& x,
-                              const LinearExtras& extras, Tensor& y) const {
+void LinearGemms::Multiply(const LayerContext& context, const Tensor& x, const LinearExtras& extras,
+                           Tensor& y) const {
   TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name());
   if (weight_->packed.defined()) {
     TRIMTAB_ASSERT(!extras.gelu.defined(), "{} is packed, without gelu", name());
@@ -60,33 +60,33 @@ void LinearProducts::Multiply(const LayerContext& context, const Tensor& x,
         .tf32 = context.types.tf32});
 }
 
-void LinearProducts::MultiplyBack(const LayerContext& context, const Tensor& dy, Tensor& dx,
-                                  const Tensor& gelu_of) const {
+void LinearGemms::MultiplyBack(const LayerContext& context, const Tensor& dy, Tensor& dx,
+                               const Tensor& gelu_of) const {
   TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name());
   Gemm(dy, Transpose::kNo, weight_->weight, Transpose::kNo, dx,
        {.gelu_of = gelu_of, .tf32 = context.types.tf32});
 }
 
-std::optional<Fp8Target> LinearProducts::InputTarget(const LayerContext& context) const {
+std::optional<Fp8Target> LinearGemms::InputTarget(const LayerContext& context) const {
   if (!fp8() || KeepsShard(context) || context.observer != nullptr) return std::nullopt;
   return context.fp8->Target(fp8_layer_, Operand::kInput, input_sharded_, context.tokens(),
                              weight_->spec.columns, MemoryTag::kActivations);
 }
 
-std::optional<Fp8Target> LinearProducts::GradientTarget(const LayerContext& context) const {
+std::optional<Fp8Target> LinearGemms::GradientTarget(const LayerContext& context) const {
   if (!fp8() || context.observer != nullptr) return std::nullopt;
   return context.fp8->Target(fp8_layer_, Operand::kGradient, !input_sharded_, context.tokens(),
                              weight_->spec.rows, MemoryTag::kWorkspace);
 }
 
-void LinearProducts::Forward(const LayerContext& context, const Fp8Output& x,
-                             const LinearExtras& extras, Tensor& y, LinearSaved& saved) const {
+void LinearGemms::Forward(const LayerContext& context, const Fp8Output& x,
+                          const LinearExtras& extras, Tensor& y, LinearSaved& saved) const {
   saved.input_transposed = x.transposed;
   Fp8Product(context, x.rows, extras, y);
 }
 
-void LinearProducts::Keep(const LayerContext& context, const LinearOperand& x,
-                          LinearSaved& saved) const {
+void LinearGemms::Keep(const LayerContext& context, const LinearOperand& x,
+                       LinearSaved& saved) const {
   if (x.fp8.transposed.defined()) {
     saved.input_transposed = x.fp8.transposed;
     return;
@@ -101,8 +101,8 @@ void LinearProducts::Keep(const LayerContext& context, const LinearOperand& x,
                         /*keep_scale=*/true, {}, saved.input_transposed);
 }
 
-void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows,
-                                const LinearExtras& extras, Tensor& y) const {
+void LinearGemms::Fp8Product(const LayerContext& context, const Tensor& rows,
+                             const LinearExtras& extras, Tensor& y) const {
   TRIMTAB_ASSERT(!extras.gelu.defined(), "{} multiplies in fp8, without gelu", name());
   const Fp8Weight& weight = context.fp8->weight(fp8_layer_);
   Gemm(rows, Transpose::kNo, weight.rows, Transpose::kYes, y,
@@ -113,8 +113,8 @@ void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows,
         .fp8_sums = context.fp8->sums()});
 }
 
-LinearProducts::Backward::Backward(const LinearProducts& products, const LayerContext& context,
-                                   const Tensor& dy)
+LinearGemms::Backward::Backward(const LinearGemms& products, const LayerContext& context,
+                                const Tensor& dy)
     : products_(&products) {
   if (context.observer != nullptr) context.observer->OnBackward(products.name(), dy);
   if (!products.fp8()) {
@@ -131,14 +131,14 @@ LinearProducts::Backward::Backward(const LinearProducts& products, const LayerCo
                         dy_fp8_transposed_);
 }
 
-LinearProducts::Backward::Backward(const LinearProducts& products, Fp8Output dy)
+LinearGemms::Backward::Backward(const LinearGemms& products, Fp8Output dy)
     : products_(&products),
       dy_fp8_(std::move(dy.rows)),
       dy_fp8_transposed_(std::move(dy.transposed)) {}
 
-void LinearProducts::Backward::WeightGradient(const LayerContext& context, const LinearSaved& saved,
-                                              const Tensor& x, bool accumulate,
-                                              Parameter* bias) const {
+void LinearGemms::Backward::WeightGradient(const LayerContext& context, const LinearSaved& saved,
+                                           const Tensor& x, bool accumulate,
+                                           Parameter* bias) const {
   Tensor& gradient = products_->weight_->gradient;
   if (!products_->fp8()) {
     // The product only writes sums.
@@ -168,14 +168,14 @@ void LinearProducts::Backward::WeightGradient(const LayerContext& context, const
         .scale_b = fp8.inverse(layer, Operand::kInput)});
 }
 
-LinearProducts::Backward LinearProducts::Backward::WeightPart() const {
+LinearGemms::Backward LinearGemms::Backward::WeightPart() const {
   Backward part = *this;
   part.dy_fp8_ = {};
   return part;
 }
 
-void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx,
-                                             const Tensor& gelu_of) const {
+void LinearGemms::Backward::InputGradient(const LayerContext& context, Tensor& dx,
+                                          const Tensor& gelu_of) const {
   if (!products_->fp8()) return products_->MultiplyBack(context, dy_, dx, gelu_of);
   TRIMTAB_ASSERT(!gelu_of.defined(), "{} multiplies in fp8, without gelu", products_->name());
   const Fp8Weight& fp8_weight = context.fp8->weight(products_->fp8_layer_);
