@@ -27,7 +27,7 @@ double HalfWidthOf(const RunConfig& run, const Cluster& cluster, const Pricer& p
                    const Breakdown& parts, bool calibrated) {
   // What the model is off by and what its tables are off by are independent of each other.
   if (calibrated) return std::hypot(kCalibratedHalfWidth, kSpreadsOfHalfWidth * pricer.spread());
-  if (cluster.device == "cpu") return kModelledHalfWidth;
+  if (cluster.device == DeviceKind::kCpu) return kModelledHalfWidth;
   const bool known = cluster.stack.compute.origin == Origin::kFitted &&
                      cluster.profile.gemm_efficiency.origin == Origin::kFitted;
   const Evidence fitted = known ? Evidence::kFitted : Evidence::kPartly;

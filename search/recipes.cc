@@ -162,7 +162,7 @@ RecipePlace BestPlace(const std::string& source, const Recipe& recipe, const Pro
 std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Objective objective,
                                       Predictor& predictor) {
   std::vector<RecipePlace> places;
-  if (problem.cluster.device == "cpu") return places;
+  if (problem.cluster.device == DeviceKind::kCpu) return places;
   const int64_t world = AllowedGpus(problem).back();
   for (const RecipeTable& table : kTables) {
     for (const Recipe& recipe : table.rows) {

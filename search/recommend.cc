@@ -155,7 +155,7 @@ void ExplainOrder(const RaceRules& rules, const Race& race,
 bool IsDefault(const RunConfig& run, int64_t gpus, const RunConfig& chosen) {
   const ParallelConfig& layout = run.layout;
   const ParallelConfig& numerics = chosen.layout;
-  return IsPlain(layout) && layout.dp == (run.device == "cpu" ? 1 : gpus) &&
+  return IsPlain(layout) && layout.dp == (run.device == DeviceKind::kCpu ? 1 : gpus) &&
          run.global_batch == chosen.global_batch && layout.precision == numerics.precision &&
          layout.master == numerics.master && layout.moments == numerics.moments &&
          layout.gradients == numerics.gradients;

@@ -78,7 +78,7 @@ StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
   // share.
   const bool rounds = run.model.moe.used() && run.routing.imbalance_factor != 1;
   double seconds = 0;
-  if (cluster_.device != "cpu" && !rounds) {
+  if (cluster_.device != DeviceKind::kCpu && !rounds) {
     seconds = LeastSecondsOfFirst(shape.OfFirst(WholeModel(model_)), run.layout);
   }
   // What is held between steps is looked at of those that are left: setting up a whole rank takes

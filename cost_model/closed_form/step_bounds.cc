@@ -50,7 +50,7 @@ std::array<int64_t, 2> HeadBytes(const ModelChunk& chunk, PassSpans::Shape& shap
 /// Seconds of the step's GEMMs over weights, divided evenly over all ranks at the peak rate. Zero
 /// on a cpu, whose measured tables have no peak.
 double LeastProductSeconds(const RunConfig& run, const Cluster& cluster) {
-  if (cluster.device == "cpu") return 0;
+  if (cluster.device == DeviceKind::kCpu) return 0;
   double peak = 0;
   for (const auto& [precision, rate] : cluster.profile.peak_flops) {
     const bool is_fp8 = precision == Name(Precision::kFp8);

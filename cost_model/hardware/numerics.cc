@@ -179,7 +179,7 @@ std::string Unpriceable(const HardwareProfile& profile, Precision precision) {
                     [&](const ModeTables& mode) { return mode.precisions.contains(rate); });
     if (profile.peak_flops.contains(rate) && in_every_mode) continue;
     const std::string advice =
-        profile.device == "cpu"
+        profile.device == DeviceKind::kCpu
             ? "`trimtab calibrate` measures it anew"
             : fmt::format("it has {}", fmt::join(std::views::keys(profile.peak_flops), ", "));
     return fmt::format("the hardware profile '{}' has no rate of {} products; {}", profile.name,
@@ -189,7 +189,7 @@ std::string Unpriceable(const HardwareProfile& profile, Precision precision) {
 }
 
 std::vector<Precision> SensiblePrecisions(const HardwareProfile& profile) {
-  if (profile.device == "cpu") return {Precision::kFp32};
+  if (profile.device == DeviceKind::kCpu) return {Precision::kFp32};
   std::vector<Precision> sensible;
   for (const Precision each : {Precision::kBf16, Precision::kFp8}) {
     if (Unpriceable(profile, each).empty()) sensible.push_back(each);

@@ -294,8 +294,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
   int64_t version = 0;
   object.Integer("schema_version", version, kSchemaVersion, kSchemaVersion, Need::kRequired);
   object.Text("name", profile.name, Need::kRequired);
-  const std::vector<std::string> devices = {"cpu", "cuda"};
-  object.Choice("device", profile.device, devices, Need::kRequired);
+  object.Choice("device", profile.device, kDeviceNames, Need::kRequired);
   object.Text("measured_on", profile.measured_on);
   object.Text("generation", profile.generation);
   object.Integer("multiprocessors", profile.multiprocessors, 0, 1 << 16);
@@ -339,7 +338,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
 nlohmann::json ToJson(const HardwareProfile& profile) {
   nlohmann::json json = {{"schema_version", kSchemaVersion},
                          {"name", profile.name},
-                         {"device", profile.device},
+                         {"device", Name(profile.device)},
                          {"measured_on", profile.measured_on},
                          {"aliases", profile.aliases},
                          {"generation", profile.generation},

@@ -39,7 +39,7 @@ RunConfig RunOf(const ModelConfig& model, const ParallelConfig& layout) {
   run.model = model;
   run.layout = layout;
   run.layout.precision = Precision::kBf16;
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.sequence_length = layout.tp;
   return run;
 }

@@ -259,12 +259,12 @@ void ReadCluster(const Reading& reading) {
   const HardwareProfile* profile =
       FindBuiltinProfile(fmt::format("{} {}GB", from.gpu, from.memory_bytes / 1e9));
   if (profile == nullptr) profile = FindBuiltinProfile(from.gpu);
-  if (profile == nullptr || profile->device != "cuda") {
+  if (profile == nullptr || profile->device != DeviceKind::kCuda) {
     reading.Refuse("no profile of the GPU " + from.gpu);
     return;
   }
   Cluster& cluster = reading.into.cluster;
-  cluster.device = "cuda";
+  cluster.device = DeviceKind::kCuda;
   cluster.ranks_per_node = std::min(from.gpus_per_node, from.gpus);
   cluster.nodes = (from.gpus + cluster.ranks_per_node - 1) / cluster.ranks_per_node;
   cluster.max_ranks = cluster.nodes * cluster.ranks_per_node;
@@ -305,7 +305,7 @@ PublishedCase CaseOf(const PublishedRun& published) {
                     published.framework.empty() ? "no framework is told, so" : published.framework,
                     result.cluster.stack.name));
   }
-  result.run.device = "cuda";
+  result.run.device = DeviceKind::kCuda;
   result.run.global_batch = published.global_batch;
   result.run.sequence_length = published.model.sequence;
   ReadModel(reading);

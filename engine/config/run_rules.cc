@@ -70,10 +70,10 @@ constexpr Rule kRunRules[] = {
 
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
-       return run.layout.precision != Precision::kTf32 || run.device == "cuda";
+       return run.layout.precision != Precision::kTf32 || run.device == DeviceKind::kCuda;
      },
      [](const RunConfig& run) {
-       return fmt::format("precision=tf32 on device {}; use fp32 there", run.device);
+       return fmt::format("precision=tf32 on device {}; use fp32 there", Name(run.device));
      }},
     {"remainder-requires-bf16-weights", "A 16-bit remainder extends a bf16 weight to fp32.",
      [](const RunConfig& run) {

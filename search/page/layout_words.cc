@@ -58,9 +58,13 @@ std::string LayoutWords(const std::string& layout_text) {
   return words;
 }
 
-std::string PlaceWords(const std::string& device, int64_t ranks, int64_t threads) {
-  if (device != "cpu") return Counted(ranks, "GPU");
+std::string PlaceWords(DeviceKind device, int64_t ranks, int64_t threads) {
+  if (device != DeviceKind::kCpu) return Counted(ranks, "GPU");
   return Counted(ranks, "rank") + " \u00d7 " + Counted(threads, "thread");
+}
+
+DeviceKind DeviceOf(const nlohmann::json& problem) {
+  return FindNamed(kDeviceNames, problem["cluster"]["device"].get<std::string>()).value();
 }
 
 }  // namespace trimtab

@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "search/page/html.h"
+#include "search/page/layout_words.h"
 #include "search/page/sections.h"
 
 namespace trimtab {
@@ -81,7 +82,7 @@ std::string PlaceCell(const json& row) {
 /// The order's own figure comes first: memory where the order is by memory.
 std::vector<RankingColumn> Columns(const json& report) {
   const std::string objective = report["objective"].get<std::string>();
-  const bool gpus = report["problem"]["cluster"]["device"] != "cpu";
+  const bool gpus = DeviceOf(report["problem"]) != DeviceKind::kCpu;
   const std::vector<RankingColumn> speed = {
       {"Tokens/s", true, FigureCell},
       {"Against the best", true, AgainstBestCell},

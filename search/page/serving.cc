@@ -1,6 +1,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "search/page/html.h"
+#include "search/page/layout_words.h"
 #include "search/page/sections.h"
 
 namespace trimtab {
@@ -105,7 +106,7 @@ std::string ServingHtml(const json& report) {
       EscapedText(problem["workload"]), EscapedText(report["objective"]),
       LayoutHtml(best["layout"].get<std::string>()),
       Counted(best["ranks"].get<int64_t>(),
-              problem["cluster"]["device"] == "cpu" ? "rank" : "GPU"));
+              DeviceOf(problem) == DeviceKind::kCpu ? "rank" : "GPU"));
   if (best["measured"].is_null()) {
     html += WarningHtml("Nothing here was measured: every figure is a prediction.");
   }

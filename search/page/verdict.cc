@@ -149,8 +149,7 @@ std::string VerdictHtml(const json& report) {
   const json& recommended = report["recommended"];
   const json& problem = report["problem"];
   const std::string layout = recommended["layout"].get<std::string>();
-  const std::string place = PlaceWords(problem["cluster"]["device"].get<std::string>(),
-                                       recommended["ranks"].get<int64_t>(),
+  const std::string place = PlaceWords(DeviceOf(problem), recommended["ranks"].get<int64_t>(),
                                        recommended["threads_per_rank"].get<int64_t>());
   std::string html = fmt::format(
       "<header>\n<p class=\"quiet\">Trimtab report: {} on {}, global batch {}, {} tokens a "

@@ -92,7 +92,7 @@ std::vector<size_t> ChooseMoreDryRuns(Objective objective,
     const ParallelConfig& layout = candidate.run.layout;
     return std::tuple(layout.precision, layout.master, layout.moments, layout.gradients);
   });
-  if (!candidates.empty() && candidates.front().run.device != "cpu") {
+  if (!candidates.empty() && candidates.front().run.device != DeviceKind::kCpu) {
     // The front takes the fastest on each number of GPUs, whatever the objective.
     choose(Objective::kThroughput,
            [](const CandidateRecord& candidate) { return candidate.run.layout.world_size(); });

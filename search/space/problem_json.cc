@@ -80,11 +80,10 @@ Reliability ReliabilityFrom(const nlohmann::json& json, const std::string& where
 }
 
 Cluster ClusterFrom(const nlohmann::json& json, const std::string& where) {
-  static const std::vector<std::string> kDevices = {"cpu", "cuda"};
   StrictObject object(json, where);
   Cluster cluster;
   object.Line("name", cluster.name, Need::kRequired);
-  object.Choice("device", cluster.device, kDevices, Need::kRequired);
+  object.Choice("device", cluster.device, kDeviceNames, Need::kRequired);
   object.Integer("nodes", cluster.nodes, 1, kMaxInt, Need::kRequired);
   object.Integer("ranks_per_node", cluster.ranks_per_node, 1, kMaxInt, Need::kRequired);
   object.Integer("max_ranks", cluster.max_ranks, 1, kMaxInt, Need::kRequired);
@@ -133,7 +132,7 @@ bool operator==(const Problem& one, const Problem& other) {
 
 nlohmann::json ToJson(const Cluster& cluster) {
   nlohmann::json json = {{"name", cluster.name},
-                         {"device", cluster.device},
+                         {"device", Name(cluster.device)},
                          {"nodes", cluster.nodes},
                          {"ranks_per_node", cluster.ranks_per_node},
                          {"max_ranks", cluster.max_ranks},

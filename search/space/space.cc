@@ -18,7 +18,7 @@ void RequireSensible(const Problem& problem) {
   }
   RequireLegalModel(problem.model);
   RequireMeasurable(problem);
-  if (problem.cluster.device != "cpu") AllowedGpus(problem);
+  if (problem.cluster.device != DeviceKind::kCpu) AllowedGpus(problem);
   if (problem.precisions.empty() || problem.optimizer_states.empty()) {
     throw UsageError("expected at least one precision and one optimizer state");
   }

@@ -12,7 +12,7 @@ SpaceRow RanksRow() {
       .values =
           [](const Problem& problem, const RunConfig&, Values& values) {
             const Cluster& cluster = problem.cluster;
-            if (cluster.device != "cpu") {
+            if (cluster.device != DeviceKind::kCpu) {
               values = AllowedGpus(problem);
               return;
             }
@@ -22,7 +22,7 @@ SpaceRow RanksRow() {
       .bind =
           [](const Problem& problem, int64_t value, RunConfig& run) {
             run.layout.dp = value;
-            run.threads_per_rank = problem.cluster.device == "cpu"
+            run.threads_per_rank = problem.cluster.device == DeviceKind::kCpu
                                        ? std::max<int64_t>(1, problem.cluster.cores / value)
                                        : 1;
             run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);

@@ -143,7 +143,7 @@ TEST(Measure, TimeEndsTheMeasurement) {
 
 TEST(Measure, RefusesWhatCannotRun) {
   RunConfig run = TinyRun();
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   EXPECT_THROW(Measure(run, FewSteps()), EnvironmentError);
   run = TinyRun();
   run.layout.tp = 3;

@@ -23,7 +23,7 @@ class CalibrateCommand : public Command {
   }
 
   void Declare(FlagSet& flags) override {
-    flags.Choice("--device", options_.device, {"cpu", "cuda"}, "device to measure");
+    flags.Choice("--device", options_.device, kDeviceNames, "device to measure");
     flags.Text("--out FILE", out_,
                {"hardware profile to write [this machine's own]",
                 "For --profile of other commands, which use this machine's own without it."});

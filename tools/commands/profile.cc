@@ -148,7 +148,7 @@ class ProfileCommand : public Command {
     if (const auto code = launcher_.StartRanks(run, cluster.ranks_per_node)) return *code;
     LogInfo("measuring {} with {}", run.model.name, ToString(run.layout));
     const auto peak = cluster.profile.peak_flops.find(std::string(Name(run.layout.precision)));
-    if (peak != cluster.profile.peak_flops.end() && cluster.device != "cpu") {
+    if (peak != cluster.profile.peak_flops.end() && cluster.device != DeviceKind::kCpu) {
       options_.peak_flops_per_rank = peak->second.value;
     }
     const Measurement measurement = Measure(run, options_);

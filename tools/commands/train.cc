@@ -133,7 +133,7 @@ class TrainCommand : public Command {
     };
     progress.Event(fmt::format("training {} ({} parameters) with {} on {}: {} on {}",
                                run.model.name, Thousands(run.model.parameter_count()),
-                               ToString(run.layout), run.device, Counted(run.steps, "step"),
+                               ToString(run.layout), Name(run.device), Counted(run.steps, "step"),
                                run.data.empty() ? "synthetic tokens" : run.data));
     const TrainingSummary summary = RunTraining(run, options_);
     progress.Clear();

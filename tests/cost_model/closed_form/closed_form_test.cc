@@ -23,7 +23,7 @@ void ExpectTiersAgree(const std::vector<RunConfig>& runs, const Cluster& cluster
   for (const RunConfig& run : runs) {
     SCOPED_TRACE(Describe(run));
     ExpectSameEstimate(estimator.Run(run), DryRun(run, cluster),
-                       {.overlap = cluster.device != "cpu"});
+                       {.overlap = cluster.device != DeviceKind::kCpu});
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -65,7 +65,7 @@ TEST(ClosedForm, KnowsRunsApartWhichDifferInRanksAndBatch) {
   RunConfig run;
   run.model = TinyLlama();
   run.sequence_length = 12;
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   ClosedFormEstimator estimator(run.model, run.sequence_length, cluster);
   for (const char* shards : {"zero=0", "zero=2", "zero=2,shard=2", "zero=3", "zero=3,shard=2",
                              "zero=3,reshard_after_forward=0"}) {
@@ -109,7 +109,7 @@ TEST(ClosedForm, EqualsTheDryRunOnGpus) {
 TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionAndOptimizerState) {
   for (const Precision precision :
        {Precision::kFp32, Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
-    const std::vector<RunConfig> runs = EveryRunIn(precision, "cpu");
+    const std::vector<RunConfig> runs = EveryRunIn(precision, DeviceKind::kCpu);
     EXPECT_GT(runs.size(), 200u) << Name(precision);
     ExpectTiersAgree(runs, GenericCpu());
   }
@@ -117,7 +117,7 @@ TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionAndOptimizerState) {
 
 TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionOnGpus) {
   for (const Precision precision : Precisions()) {
-    ExpectTiersAgree(EveryRunIn(precision, "cuda"), LoadCluster("2x8xh200"));
+    ExpectTiersAgree(EveryRunIn(precision, DeviceKind::kCuda), LoadCluster("2x8xh200"));
   }
 }
 
@@ -141,14 +141,14 @@ TEST(ClosedForm, EqualsTheDryRunWhereLayersDifferInPrecision) {
 }
 
 TEST(ClosedForm, ALayerThatIsNotThereIsRefused) {
-  RunConfig run = EveryRunIn(Precision::kFp8, "cpu").front();
+  RunConfig run = EveryRunIn(Precision::kFp8, DeviceKind::kCpu).front();
   run.fp8.bf16_layers = {"decoder.layers.3"};
   EXPECT_THROW(ClosedForm(run, GenericCpu()), InputError);
   EXPECT_THROW(DryRun(run, GenericCpu()), InputError);
 }
 
 TEST(ClosedForm, APrecisionWithoutARateIsRefused) {
-  const RunConfig run = EveryRunIn(Precision::kFp8, "cuda").front();
+  const RunConfig run = EveryRunIn(Precision::kFp8, DeviceKind::kCuda).front();
   EXPECT_THROW(ClosedForm(run, LoadCluster("8xa100")), UsageError);
   EXPECT_THROW(DryRun(run, LoadCluster("8xa100")), UsageError);
 }
@@ -273,7 +273,8 @@ RunConfig RandomRun(std::mt19937& random) {
     model.tied_embeddings = pick({0, 1}) != 0;
     DrawFamily(random, fp8, model);
     if (pick({0, 0, 0, 1}) != 0) DrawLatent(random, fp8, model);
-    run.device = pick({0, 1}) != 0 || run.layout.precision == Precision::kTf32 ? "cuda" : "cpu";
+    run.device = pick({0, 1}) != 0 || run.layout.precision == Precision::kTf32 ? DeviceKind::kCuda
+                                                                               : DeviceKind::kCpu;
     run.sequence_length = fp8 ? pick({8, 16, 24}) : pick({1, 6, 12, 24});
     run.global_batch = pick({1, 2, 6, 12, 24});
     run.steps = 1;
@@ -303,11 +304,11 @@ TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
   std::set<Precision> precisions;
   for (int i = 0; i < 1000; ++i) {
     const RunConfig run = RandomRun(random);
-    const Cluster& cluster = run.device == "cuda" ? gpus : cpu;
+    const Cluster& cluster = run.device == DeviceKind::kCuda ? gpus : cpu;
     precisions.insert(run.layout.precision);
     SCOPED_TRACE(Describe(run) + " model " + std::to_string(i));
     ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster),
-                       {.overlap = cluster.device != "cpu"});
+                       {.overlap = cluster.device != DeviceKind::kCpu});
     if (HasFailure()) return;
   }
   EXPECT_EQ(precisions.size(), 5u);
@@ -342,7 +343,7 @@ TEST(ClosedForm, TheStepFactorShowsAsOverheadOrScalesEveryPart) {
 TEST(ClosedForm, ShowsWhatNothingHidesOfContextParallelMessages) {
   RunConfig run;
   run.model = LoadModelConfig("llama2-7b");
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.global_batch = 8;
   run.sequence_length = 32768;
   const Cluster cluster = LoadCluster("8xh200");

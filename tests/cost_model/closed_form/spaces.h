@@ -199,7 +199,7 @@ inline std::vector<std::string> TpOverlapSettings() {
 }
 
 /// Every legal run under `precision` and every optimizer state.
-inline std::vector<RunConfig> EveryRunIn(Precision precision, const std::string& device) {
+inline std::vector<RunConfig> EveryRunIn(Precision precision, DeviceKind device) {
   std::vector<RunConfig> runs;
   for (const std::string& state : EveryOptimizerState(precision)) {
     for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {

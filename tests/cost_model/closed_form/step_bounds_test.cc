@@ -40,7 +40,7 @@ struct Place {
 Cluster GenericCpu() {
   Cluster cluster;
   cluster.name = "cpu";
-  cluster.device = "cpu";
+  cluster.device = DeviceKind::kCpu;
   cluster.max_ranks = cluster.ranks_per_node = cluster.cores = 8;
   cluster.profile = BuiltinProfile("cpu");
   return cluster;
@@ -60,7 +60,7 @@ class RandomLayouts {
     ParallelConfig layout;
     layout.dp = place.cluster.max_ranks;
     const ModelConfig& model = place.run.model;
-    layout.precision = place.cluster.device == "cpu" ? Precision::kFp32
+    layout.precision = place.cluster.device == DeviceKind::kCpu ? Precision::kFp32
                        : place.cluster.profile.name.starts_with("h") && Chance(4)
                            ? Precision::kFp8
                            : Precision::kBf16;

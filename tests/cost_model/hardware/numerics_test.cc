@@ -35,7 +35,7 @@ TEST(OptimizerState, PresetsGoAsFarAsThePrecisionTakesThem) {
       RunConfig run;
       run.model = LoadModelConfig("llama2-7b");
       run.sequence_length = 16;
-      run.device = "cuda";
+      run.device = DeviceKind::kCuda;
       run.layout = In(precision, state);
       const Rule* broken = FirstBrokenRule(run);
       EXPECT_EQ(broken, nullptr) << broken->id;
@@ -102,7 +102,7 @@ MemoryEstimate MemoryOfLlama(Precision precision, const std::string& state) {
   RunConfig run;
   run.model = LoadModelConfig("llama2-7b");
   run.layout = In(precision, state);
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.global_batch = 1;
   run.sequence_length = 4096;
   return ClosedForm(run, LoadCluster("1xh200")).memory;

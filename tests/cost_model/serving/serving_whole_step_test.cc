@@ -67,7 +67,7 @@ ServingConfig ConfigOf(const std::string& family, const char* layout) {
   config.layout.precision = Precision::kBf16;
   config.weights = WeightFormat::kBf16;
   config.cache = DType::kBf16;
-  config.device = "cuda";
+  config.device = DeviceKind::kCuda;
   config.block_size = kBlockSize;
   config.threads_per_rank = 1;
   return config;

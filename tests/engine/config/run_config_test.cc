@@ -42,7 +42,7 @@ RunConfig EverythingSet() {
           .routing = {.force_balance = true, .imbalance_factor = 1.25},
           .packing = {.mask = AttentionMask::kDocuments, .lengths = {{.tokens = 7, .weight = 0.5}}},
           .deterministic = true,
-          .device = "cuda",
+          .device = DeviceKind::kCuda,
           .global_batch = 12,
           .sequence_length = 64,
           .steps = 5,

@@ -108,7 +108,7 @@ TEST(Continuation, TellsOfWhatRoutersAreTrainedWith) {
 
 TEST(Continuation, PassesOverWhatChangesNoResult) {
   RunConfig now = PlainRun("tp=2,sp=1,pp=2,dp=2,zero=1,mbs=1,recompute=full,schedule=gpipe");
-  now.device = "cuda";
+  now.device = DeviceKind::kCuda;
   now.deterministic = true;
   now.threads_per_rank = 3;
   now.memory_per_rank_bytes = 1 << 30;

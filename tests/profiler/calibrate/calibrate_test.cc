@@ -250,7 +250,7 @@ TEST(ReferenceRace, StepFactorsAreThoseOfTheModesHoweverTheMachineWanders) {
 
 TEST(Calibrate, RefusesADeviceItCannotMeasure) {
   CalibrateOptions options;
-  options.device = "cuda";
+  options.device = DeviceKind::kCuda;
   EXPECT_THROW(Calibrate(options), EnvironmentError);
 }
 

@@ -165,8 +165,8 @@ TEST(Page, SaysLayoutsInWords) {
             "8-way data parallel with sharded optimizer, micro batch 2, recompute full, bf16 with "
             "remainder masters");
   EXPECT_EQ(LayoutWords("what=is,this"), "what=is,this");
-  EXPECT_EQ(PlaceWords("cpu", 1, 2), "1 rank × 2 threads");
-  EXPECT_EQ(PlaceWords("cuda", 8, 1), "8 GPUs");
+  EXPECT_EQ(PlaceWords(DeviceKind::kCpu, 1, 2), "1 rank × 2 threads");
+  EXPECT_EQ(PlaceWords(DeviceKind::kCuda, 8, 1), "8 GPUs");
 }
 
 TEST(Page, GathersTheOpsOfAStep) {

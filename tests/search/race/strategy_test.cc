@@ -12,7 +12,7 @@ namespace {
 /// A candidate with a closed form of these figures.
 CandidateRecord Predicted(double step_time_s, int64_t peak_mem_bytes, int64_t ranks = 1) {
   CandidateRecord candidate;
-  candidate.run.device = "cuda";
+  candidate.run.device = DeviceKind::kCuda;
   candidate.run.layout.dp = ranks;
   candidate.closed_form.emplace();
   candidate.closed_form->step_time_s = step_time_s;
@@ -96,7 +96,7 @@ TEST(Strategy, DryRunsGoToTheLeadersOfEachNumberOfGpusAndNumerics) {
   EXPECT_TRUE(ChooseMoreDryRuns(Objective::kThroughput, candidates).empty());
   // Ranks of a cpu share one machine, and none is chosen for their number.
   candidates[1].dry_run.reset();
-  for (CandidateRecord& each : candidates) each.run.device = "cpu";
+  for (CandidateRecord& each : candidates) each.run.device = DeviceKind::kCpu;
   EXPECT_TRUE(ChooseMoreDryRuns(Objective::kThroughput, candidates).empty());
 }
 

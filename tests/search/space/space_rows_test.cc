@@ -97,7 +97,7 @@ int64_t CountOneByOne(const Problem& problem, size_t depth, RunConfig& run) {
 // must not say too early that nobody looks at its value any more.
 TEST(SpaceRows, AreLookedAtByNoRowBelowTheLastReader) {
   Problem problem = TinyProblem();
-  problem.cluster.device = "cuda";
+  problem.cluster.device = DeviceKind::kCuda;
   problem.cluster.max_ranks = 8;
   problem.cluster.ranks_per_node = 4;
   problem.precisions = {Precision::kBf16, Precision::kFp8};

@@ -23,7 +23,7 @@ std::vector<Offered> RandomCandidates(size_t count) {
   std::vector<Offered> candidates(count);
   for (Offered& each : candidates) {
     const int its_class = pick(0, 100) == 0 ? 2 : pick(0, 1);
-    each.run.device = "cuda";
+    each.run.device = DeviceKind::kCuda;
     each.run.layout.tp = 2;
     each.run.layout.dp = 4;
     each.run.layout.precision = its_class == 0 ? Precision::kBf16 : Precision::kFp8;
