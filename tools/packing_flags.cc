@@ -36,9 +36,9 @@ DocumentLength ParseLength(const std::string& text) {
 
 void PackingFlags::Declare(FlagSet& flags) {
   flags.Choice("--mask", mask, {"causal", "documents"},
-               "attend to the sequence or to each document [as in the run]");
+               "attend in the sequence or in each document [causal, or the run's]");
   flags.List("--document-lengths TOKENS:WEIGHT,...", lengths,
-             {"expected lengths of documents [as in the run]",
+             {"expected documents [the sequence, or the run's]",
               "For predictions of --mask documents: 512:3,2048:1 are three documents of 512 tokens "
               "to each of 2,048."});
 }

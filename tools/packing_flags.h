@@ -1,4 +1,4 @@
-// The flags that say how sequences hold documents, shared by estimate, profile and train.
+// The flags that say how sequences hold documents, shared by search, estimate, profile and train.
 #pragma once
 
 #include <string>

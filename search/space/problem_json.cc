@@ -19,7 +19,7 @@ constexpr const char* kEveryState = "auto";
 constexpr double kMaxNumber = std::numeric_limits<double>::max();
 
 /// Settings of a problem that are those of its runs, in the form of RUN.json.
-constexpr const char* kRunKeys[] = {"model", "optimizer", "sequence_length",
+constexpr const char* kRunKeys[] = {"model", "optimizer", "packing", "sequence_length",
                                     "seed",  "data",      "steps"};
 
 /// Returns what makes two clusters the same: all but the prices of predictions, and what is known
@@ -107,6 +107,7 @@ void ReadRunSettings(StrictObject& object, const std::string& where, Problem& pr
   const RunConfig run = RunConfigFromJson(json, where);
   problem.model = run.model;
   problem.optimizer = run.optimizer;
+  problem.packing = run.packing;
   problem.sequence_length = run.sequence_length;
   problem.seed = run.seed;
   problem.data = run.data;
@@ -120,11 +121,11 @@ bool operator==(const Problem& one, const Problem& other) {
   const auto identity = [](const Problem& problem) {
     const auto& [model, cluster, global_batch, global_batches, sequence_length, precisions,
                  optimizer_states, memory_per_rank_bytes, max_ranks, gpus, max_micro_batch,
-                 narrowings, requirements, optimizer, seed, data, steps, tokens] = problem;
+                 narrowings, requirements, optimizer, packing, seed, data, steps, tokens] = problem;
     return std::tuple_cat(
         std::tie(model, global_batch, global_batches, sequence_length, precisions, optimizer_states,
                  memory_per_rank_bytes, max_ranks, gpus, max_micro_batch, narrowings, requirements,
-                 optimizer, seed, data, steps, tokens),
+                 optimizer, packing, seed, data, steps, tokens),
         IdentityOf(cluster));
   };
   return identity(one) == identity(other);

@@ -35,6 +35,7 @@ struct Problem {
   std::vector<Narrowing> narrowings;              // all of them hold
   std::vector<TrainingRequirement> requirements;  // likewise
   OptimizerConfig optimizer;
+  PackingConfig packing;  // of every candidate
   uint64_t seed = 1234;
   std::string data;   // prefix of .bin/.idx for trials and the recommended run; empty = synthetic
   int64_t steps = 0;  // of the recommended run

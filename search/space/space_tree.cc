@@ -32,6 +32,7 @@ RunConfig RootOf(const Problem& problem) {
   RunConfig run;
   run.model = problem.model;
   run.optimizer = problem.optimizer;
+  run.packing = problem.packing;
   run.device = problem.cluster.device;
   run.global_batch = problem.global_batch;
   run.sequence_length = problem.sequence_length;

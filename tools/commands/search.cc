@@ -9,6 +9,7 @@
 #include "search/training_workload.h"
 #include "tools/commands/search_command.h"
 #include "tools/common_flags.h"
+#include "tools/packing_flags.h"
 #include "tools/proposal_flags.h"
 #include "tools/serving_problem.h"
 
@@ -55,6 +56,7 @@ class TrainingSearchCommand final : public SearchCommand {
     flags.Count("--tokens", problem_.tokens,
                 {"tokens to train on, e.g. 300B",
                  "Reports the time and price of training for each number of GPUs."});
+    packing_.Declare(flags);
     proposal_.Declare(flags);
     flags.Text("--stack NAME", stack_,
                {"software that will train, e.g. torchtitan",
@@ -92,6 +94,7 @@ class TrainingSearchCommand final : public SearchCommand {
     ChooseModel();
     SetStack();
     problem_.max_ranks = max_ranks_;
+    packing_.Apply(problem_.packing);
     problem_.optimizer_states = ResolveOptimizerStates(problem_.optimizer_states);
     problem_.narrowings = Narrowings();
     problem_.requirements = ParseTrainingRequirements(require_);
@@ -175,6 +178,7 @@ class TrainingSearchCommand final : public SearchCommand {
   ProposalFlags proposal_;
   std::vector<std::string> precisions_ = {"fp32"};
   std::string optimizer_;
+  PackingFlags packing_;
   std::vector<std::string> global_batches_;
 };
 

@@ -46,6 +46,10 @@ class RandomProblems {
     }
     problem.optimizer.ScaleTo(Number(1e-2));
     problem.optimizer.warmup_steps = Count(1000);
+    if (Maybe()) problem.packing.mask = AttentionMask::kDocuments;
+    for (int64_t i = Count(3); i > 1; --i) {
+      problem.packing.lengths.push_back({.tokens = Count(4096), .weight = Number(8) + 0.1});
+    }
     problem.seed = generator_();
     if (Maybe()) problem.data = "/data/\"tokens\" \xc3\xa9";
     problem.steps = Count(1 << 20) - 1;
@@ -129,6 +133,7 @@ TEST(ProblemJson, TheJsonIsTheIdentity) {
         +[](Problem& to, const Problem& from) { to.precisions = from.precisions; },
         +[](Problem& to, const Problem& from) { to.max_ranks = from.max_ranks; },
         +[](Problem& to, const Problem& from) { to.gpus = from.gpus; },
+        +[](Problem& to, const Problem& from) { to.packing = from.packing; },
         +[](Problem& to, const Problem& from) { to.optimizer = from.optimizer; }};
     for (const auto swap : swaps) {
       const Problem before = mixed;
@@ -187,7 +192,7 @@ TEST(ProblemJson, WhatIsWrongIsNamed) {
   }
   for (const char* key : {"model", "cluster", "global_batch", "sequence_length", "precisions",
                           "optimizer_states", "memory_per_rank_bytes", "max_ranks",
-                          "max_micro_batch", "optimizer", "seed", "data", "steps"}) {
+                          "max_micro_batch", "optimizer", "packing", "seed", "data", "steps"}) {
     nlohmann::json json = good;
     json.erase(key);
     EXPECT_THROW(ProblemFromJson(json, "x: $"), InputError) << key;
