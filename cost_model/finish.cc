@@ -72,7 +72,7 @@ int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
   if (stack.kept_bytes.value > 0) {
     bytes += stack.kept_bytes.value * TokensToRunAgain(run, tokens);
   }
-  const TrainingTypes types = TypesOf(layout);
+  const TrainingTypes types = TypesOf(layout.numerics);
   // Gradients are whole where passes do not send them.
   const double parameters =
       static_cast<double>(memory.gradients) / static_cast<double>(SizeOf(types.gradients));

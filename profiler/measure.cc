@@ -85,8 +85,8 @@ Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measu
   m.breakdown_s = std::move(measured.breakdown_s);
   m.blocks = std::move(measured.blocks);
   m.stragglers = std::move(measured.stragglers);
-  m.precision = Name(run.layout.precision);
-  m.optimizer_state = OptimizerStateName(run.layout);
+  m.precision = Name(run.layout.numerics.precision);
+  m.optimizer_state = OptimizerStateName(run.layout.numerics);
   const int64_t tokens = m.steps_measured * run.global_batch * run.sequence_length;
   m.power = TotalPower(measured.power, static_cast<double>(tokens));
   return m;

@@ -153,13 +153,13 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   }
   if (flags_->Given("--precision")) {
     RequireNotInLayout(layout, {"precision"}, "--precision says it, too; expected one of them");
-    run.layout.precision = ParsePrecision(precision);
+    run.layout.numerics.precision = ParsePrecision(precision);
   }
   if (flags_->Given("--optimizer")) run.optimizer.kind = ParseOptimizerKind(optimizer);
   if (flags_->Given("--optimizer-state")) {
     RequireNotInLayout(layout, {"master", "moments", "grads"},
                        "--optimizer-state says it, too; expected one of them");
-    SetOptimizerState(optimizer_state, run.layout);
+    SetOptimizerState(optimizer_state, run.layout.numerics);
   }
   if (flags_->Given("--data")) run.data = data;
   if (flags_->Given("--memory-per-rank")) {

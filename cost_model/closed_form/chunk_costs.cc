@@ -74,7 +74,7 @@ void WaySpan::Append(const WaySpan& next, int64_t times) {
 
 const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run, const PriceSetting* last) {
   const Mode mode = ModeOf(run, cluster_);
-  const Precision precision = run.layout.precision;
+  const Precision precision = run.layout.numerics.precision;
   const auto fits = [&](const PriceSetting& setting) {
     return setting.mode == mode && setting.precision == precision && setting.fp8 == run.fp8 &&
            setting.routing == run.routing && setting.packing == run.packing &&
@@ -124,7 +124,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(layout.dispatch)
       .Put(layout.tp_overlap_chunks, 7)
       .Put(layout.micro_batch, 24)
-      .Put(layout.gradients)
+      .Put(layout.numerics.gradients)
       .Put(PassesOf(layout))
       .Put(later ? 1 : 0, 1)
       // Passes talk to the data-parallel ranks from stage 2 on.
@@ -132,7 +132,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(gradients_sharded && !layout.overlap_grad_reduce ? 1 : 0, 1)
       .Put(layout.reshard_after_forward ? 1 : 0, 1)
       // fp8 copies of what is gathered then are made in the forward pass.
-      .Put(TypesOf(layout).fp8 && layout.overlap_param_gather ? 1 : 0, 1)
+      .Put(TypesOf(layout.numerics).fp8 && layout.overlap_param_gather ? 1 : 0, 1)
       // Gathered weights that stay: in a pipeline from step to step.
       .Put(layout.zero == 3 && layout.pp > 1 ? 1 : 0, 1);
   if (gradients_sharded) {

@@ -54,7 +54,7 @@ double LeastProductSeconds(const RunConfig& run, const Cluster& cluster) {
   double peak = 0;
   for (const auto& [precision, rate] : cluster.profile.peak_flops) {
     const bool is_fp8 = precision == Name(Precision::kFp8);
-    if (!is_fp8 || run.layout.precision == Precision::kFp8) peak = std::max(peak, rate.value);
+    if (!is_fp8 || TypesOf(run.layout.numerics).fp8) peak = std::max(peak, rate.value);
   }
   if (peak <= 0) return 0;
   const auto ranks = static_cast<double>(run.layout.world_size());
@@ -282,9 +282,7 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
                             .Put(zero, 2)
                             .Put(layout.shard, 20)
                             .Put(run.optimizer.kind)
-                            .Put(layout.master)
-                            .Put(static_cast<int64_t>(layout.moments), 4)
-                            .Put(layout.gradients)
+                            .Put(layout.numerics)
                             .Put(stage, 20);
   return costs_->held().Get(key, [&] { return RecordedHeldBytes(run, zero, stage); });
 }
@@ -299,7 +297,7 @@ int64_t StepBounds::RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_
   if (spans_.SettingOf(run).alike) held.layout.vp = 1;
   if (held.layout.vp == 1) held.layout.schedule = Schedule::k1F1B;
   // fp8 has scales for each micro batch in flight; interleaved schedules go in rounds.
-  const bool one = !TypesOf(layout).fp8 && held.layout.vp == 1;
+  const bool one = !TypesOf(layout.numerics).fp8 && held.layout.vp == 1;
   held.global_batch = layout.micro_batch * layout.dp * (one ? int64_t{1} : layout.pp);
   if (FirstBrokenRule(held) != nullptr) return 0;
   const PipelineShape shape = {layout.pp, held.layout.vp, held.num_micro_batches()};

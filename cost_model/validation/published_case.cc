@@ -177,12 +177,12 @@ void ReadPrecision(const Reading& reading) {
   SoftwareStack& stack = reading.into.cluster.stack;
   if (row.precision == "fp8" && reading.into.run.model.moe.used()) {
     // The engine has no experts in fp8.
-    layout.precision = Precision::kBf16;
+    layout.numerics.precision = Precision::kBf16;
     stack.fp8_layers = true;
   } else if (row.precision == "fp8") {
-    layout.precision = Precision::kFp8;
+    layout.numerics.precision = Precision::kFp8;
   } else if (row.precision == "bf16" || row.precision == "fp16") {
-    layout.precision = Precision::kBf16;
+    layout.numerics.precision = Precision::kBf16;
     if (row.precision == "fp16") TakeFp16ForBf16(reading);
   } else {
     reading.Refuse(fmt::format("precision \"{}\" is not a known value", row.precision));
@@ -195,10 +195,10 @@ void ReadPrecision(const Reading& reading) {
     fp32 = stack.fp32_gradients;
     if (!type.empty()) reading.Assume("gradients as usual, not " + row.gradient_type);
   }
-  layout.gradients = fp32 ? DType::kF32 : DType::kBf16;
+  layout.numerics.gradients = fp32 ? DType::kF32 : DType::kBf16;
   constexpr int64_t kMinimalState = 10;  // bytes a parameter
   if (row.state_bytes > 0 && row.state_bytes <= kMinimalState) {
-    SetOptimizerState("minimal", layout);
+    SetOptimizerState("minimal", layout.numerics);
   }
 }
 

@@ -36,16 +36,11 @@ constexpr const char* kSilent[] = {
 
 /// Members of the silent objects that do change results.
 constexpr const char* kTold[] = {
-    "layout.precision",
-    "layout.master",
-    "layout.moments",
-    "layout.grads",
-    "model.moe.aux_loss_coeff",
-    "model.moe.z_loss_coeff",
-    "model.moe.bias_update_rate",
-    "model.moe.capacity_factor",
-    "model.moe.drop_policy",
-    "model.moe.pad_to_capacity",
+    "layout.numerics.precision",  "layout.numerics.master",
+    "layout.numerics.moments",    "layout.grads",
+    "model.moe.aux_loss_coeff",   "model.moe.z_loss_coeff",
+    "model.moe.bias_update_rate", "model.moe.capacity_factor",
+    "model.moe.drop_policy",      "model.moe.pad_to_capacity",
 };
 
 /// What makes the schedule of learning rates; the last one is of the run or of the optimizer.
@@ -90,12 +85,12 @@ std::string Shown(const Settings& settings, const std::string& key) {
 
 /// Takes out what nothing reads in `run`, or what the state in the checkpoint stands for.
 void DropUnread(const CheckpointHeader& from, const RunConfig& run, Settings& settings) {
-  const TrainingTypes types = TypesOf(run.layout);
+  const TrainingTypes types = TypesOf(run.layout.numerics);
   std::erase_if(settings, [&](const auto& setting) {
     const std::string& key = setting.first;
     if (Within(key, "fp8")) return !types.fp8;
     if (Within(key, "routing") || Within(key, "model.moe")) return !run.model.moe.used();
-    if (key == "layout.master") return !types.has_master;
+    if (key == "layout.numerics.master") return !types.has_master;
     const bool of_adam =
         key == "optimizer.beta1" || key == "optimizer.beta2" || key == "optimizer.epsilon";
     if (of_adam && run.optimizer.kind == OptimizerKind::kSgd) return true;

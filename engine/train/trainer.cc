@@ -22,7 +22,7 @@ const RunConfig& Legal(const RunConfig& run) {
 }
 
 std::unique_ptr<Fp8State> MakeFp8State(const RunConfig& run) {
-  return TypesOf(run.layout).fp8 ? std::make_unique<Fp8State>(run.fp8) : nullptr;
+  return TypesOf(run.layout.numerics).fp8 ? std::make_unique<Fp8State>(run.fp8) : nullptr;
 }
 
 void Upload(Tensor& scalar, double value) {
@@ -115,7 +115,7 @@ LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, De
           .model = run.model,
           .micro_batch = run.layout.micro_batch,
           .sequence = run.sequence_length,
-          .types = TypesOf(run.layout),
+          .types = TypesOf(run.layout.numerics),
           .routing = run.routing,
           .fp8 = fp8,
           .packing = &run.packing};
@@ -158,7 +158,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
   if (!run_.frozen.empty() || !run_.optimizer.groups.empty()) {
     RequireNamesOfParameters(run_, WholeModelDeclaration(run_, parallel, device).parameters);
   }
-  if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
+  if (TypesOf(run_.layout.numerics).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
   if (device.kind() != DeviceKind::kMeta) {
     store_.MakeInitialValues(
         run_.seed, HostThreads(device),
@@ -181,7 +181,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
 WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const ParallelContext& parallel,
                                              Device& device)
     : parameters(run.frozen), fp8(run.fp8) {
-  const bool in_fp8 = TypesOf(run.layout).fp8;
+  const bool in_fp8 = TypesOf(run.layout.numerics).fp8;
   const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
                        WholeModel(run.model));
   parameters.Place({});

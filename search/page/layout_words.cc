@@ -47,13 +47,15 @@ std::string LayoutWords(const std::string& layout_text) {
   if (layout.recompute != StageRecompute()) {
     words += fmt::format("recompute {}, ", ToString(layout.recompute));
   }
-  words += Name(layout.precision);
-  if (layout.master != MasterWeights::kFp32) {
-    words += fmt::format(" with {} masters", Name(layout.master));
+  words += Name(layout.numerics.precision);
+  if (layout.numerics.master != MasterWeights::kFp32) {
+    words += fmt::format(" with {} masters", Name(layout.numerics.master));
   }
-  if (layout.moments != DType::kF32) words += fmt::format(", {} moments", Name(layout.moments));
-  if (layout.gradients != DType::kF32) {
-    words += fmt::format(", {} gradients", Name(layout.gradients));
+  if (layout.numerics.moments != DType::kF32) {
+    words += fmt::format(", {} moments", Name(layout.numerics.moments));
+  }
+  if (layout.numerics.gradients != DType::kF32) {
+    words += fmt::format(", {} gradients", Name(layout.numerics.gradients));
   }
   return words;
 }

@@ -88,10 +88,7 @@ std::vector<size_t> ChooseMoreDryRuns(Objective objective,
     }
   };
   choose(objective, [](const CandidateRecord&) { return 0; });
-  choose(objective, [](const CandidateRecord& candidate) {
-    const ParallelConfig& layout = candidate.run.layout;
-    return std::tuple(layout.precision, layout.master, layout.moments, layout.gradients);
-  });
+  choose(objective, [](const CandidateRecord& candidate) { return candidate.run.layout.numerics; });
   if (!candidates.empty() && candidates.front().run.device != DeviceKind::kCpu) {
     // The front takes the fastest on each number of GPUs, whatever the objective.
     choose(Objective::kThroughput,

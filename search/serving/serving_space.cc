@@ -37,7 +37,7 @@ ServingCandidate Unbound(const ServingProblem& problem) {
   config.model = problem.model;
   if (problem.draft) config.draft.model = *problem.draft;
   config.device = problem.cluster.device;
-  config.layout.precision =
+  config.layout.numerics.precision =
       config.device == DeviceKind::kCuda ? Precision::kBf16 : Precision::kFp32;
   config.memory_per_rank_bytes = problem.memory_bytes;
   config.limits.sequence_length = problem.load.longest();

@@ -63,8 +63,8 @@ auto InFile(const std::string& where, const Read& read) {
 
 std::string OptimizerStateFrom(const nlohmann::json& json, const std::string& where) {
   std::string name = TextFrom(json, where);
-  ParallelConfig layout;
-  if (name != kEveryState) InFile(where, [&] { SetOptimizerState(name, layout); });
+  Numerics numerics;
+  if (name != kEveryState) InFile(where, [&] { SetOptimizerState(name, numerics); });
   return name;
 }
 

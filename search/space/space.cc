@@ -58,10 +58,7 @@ int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
 bool IsPlain(const ParallelConfig& layout) {
   ParallelConfig plain;
   plain.dp = layout.dp;
-  plain.precision = layout.precision;
-  plain.master = layout.master;
-  plain.moments = layout.moments;
-  plain.gradients = layout.gradients;
+  plain.numerics = layout.numerics;
   return layout == plain;
 }
 

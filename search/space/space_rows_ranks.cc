@@ -109,7 +109,8 @@ SpaceRow TpOverlapRow() {
   return {.name = "tp_overlap_chunks",
           .applies =
               [](const Problem& problem, const RunConfig& bound) {
-                return Overlaps(problem) && bound.layout.tp > 1 && !TypesOf(bound.layout).fp8;
+                return Overlaps(problem) && bound.layout.tp > 1 &&
+                       !TypesOf(bound.layout.numerics).fp8;
               },
           .values = Fixed<1, 2, 4>,
           .bind = [](const Problem&, int64_t value,

@@ -35,7 +35,7 @@ SpacePlace PlaceBelow(SpacePlace place, uint32_t level, size_t index) {
 uint32_t FamilyOf(const ParallelConfig& layout) {
   uint64_t family = 0;
   for (const int64_t size : {layout.tp, layout.cp, layout.ep, layout.etp, layout.tp_overlap_chunks,
-                             static_cast<int64_t>(layout.precision)}) {
+                             static_cast<int64_t>(layout.numerics.precision)}) {
     family = (family ^ static_cast<uint64_t>(size)) * 0x9E3779B97F4A7C15ULL;
     family ^= family >> 32;
   }

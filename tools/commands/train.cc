@@ -194,7 +194,7 @@ class TrainCommand : public Command {
                              {"grad_norm", step.grad_norm},
                              {"lr", step.learning_rate},
                              {"tokens_per_s", step.tokens_per_s}};
-      if (TypesOf(run.layout).loss_scaling) {
+      if (TypesOf(run.layout.numerics).loss_scaling) {
         line["loss_scale"] = step.loss_scale;
         line["skipped"] = step.skipped;
       }

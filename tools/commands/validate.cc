@@ -286,8 +286,8 @@ class ValidateCommand : public Command {
     nlohmann::json rows = nlohmann::json::array();
     for (const ValidatedRun& row : runs) {
       nlohmann::json json = {{"name", row.name},
-                             {"precision", Name(row.run.layout.precision)},
-                             {"optimizer_state", OptimizerStateName(row.run.layout)},
+                             {"precision", Name(row.run.layout.numerics.precision)},
+                             {"optimizer_state", OptimizerStateName(row.run.layout.numerics)},
                              {"step_time_s", row.step_time_s},
                              {"predicted_step_time_s", row.estimate.step_time_s},
                              {"step_time_error", row.step_time_error()}};
@@ -317,8 +317,8 @@ class ValidateCommand : public Command {
                  {"error", Align::kRight}});
     for (const ValidatedRun& row : runs) {
       const bool has_memory = row.peak_mem_bytes > 0;
-      table.AddRow({row.name, std::string(Name(row.run.layout.precision)),
-                    OptimizerStateName(row.run.layout), FormatSeconds(row.step_time_s),
+      table.AddRow({row.name, std::string(Name(row.run.layout.numerics.precision)),
+                    OptimizerStateName(row.run.layout.numerics), FormatSeconds(row.step_time_s),
                     FormatSeconds(row.estimate.step_time_s),
                     fmt::format("{:+.1f} %", 100 * row.step_time_error()),
                     has_memory ? FormatBytes(row.peak_mem_bytes) : "-",

@@ -91,7 +91,7 @@ TEST(ClosedForm, EqualsTheDryRunWhereSequencesAreCut) {
 TEST(ClosedForm, EqualsTheDryRunInEverySettingOfSharding) {
   ExpectStagesAgree(RunsIn(ShardingSettings(), TinyGpt2(), 20), GenericCpu());
   std::vector<RunConfig> fp8 = RunsIn(ShardingSettings(), TinyFp8Llama(), 16);
-  for (RunConfig& run : fp8) run.layout.precision = Precision::kFp8;
+  for (RunConfig& run : fp8) run.layout.numerics.precision = Precision::kFp8;
   ExpectStagesAgree(fp8, GenericCpu());
 }
 
@@ -131,7 +131,7 @@ TEST(ClosedForm, EqualsTheDryRunWhereLayersDifferInPrecision) {
     std::vector<RunConfig> runs;
     for (const std::vector<std::string>& layers : kept) {
       for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {
-        run.layout.precision = Precision::kFp8;
+        run.layout.numerics.precision = Precision::kFp8;
         run.fp8 = {.scaling = scaling, .history = 3, .bf16_layers = layers};
         if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
       }
@@ -169,9 +169,9 @@ TEST(ClosedForm, EqualsTheDryRunWithSeveralGradientBuckets) {
 
 /// Draws precision, optimizer state and fp8 settings.
 void DrawNumerics(std::mt19937& random, RunConfig& run) {
-  run.layout.precision = Precisions()[random() % Precisions().size()];
-  const std::vector<std::string> states = EveryOptimizerState(run.layout.precision);
-  SetOptimizerState(states[random() % states.size()], run.layout);
+  run.layout.numerics.precision = Precisions()[random() % Precisions().size()];
+  const std::vector<std::string> states = EveryOptimizerState(run.layout.numerics.precision);
+  SetOptimizerState(states[random() % states.size()], run.layout.numerics);
   run.fp8.scaling = random() % 2 == 0 ? "delayed" : "current";
   run.fp8.history = 1 + static_cast<int64_t>(random() % 5);
   const std::vector<std::string> layers = {"decoder.layers.0", "decoder.layers.0.mlp",
@@ -254,7 +254,7 @@ RunConfig RandomRun(std::mt19937& random) {
   for (;;) {
     RunConfig run;
     DrawNumerics(random, run);
-    const bool fp8 = run.layout.precision == Precision::kFp8;  // wants multiples of 16
+    const bool fp8 = run.layout.numerics.precision == Precision::kFp8;  // wants multiples of 16
     ModelConfig& model = run.model;
     model.name = "random";
     model.num_heads = pick({1, 2, 4, 6, 8, 12});
@@ -273,8 +273,9 @@ RunConfig RandomRun(std::mt19937& random) {
     model.tied_embeddings = pick({0, 1}) != 0;
     DrawFamily(random, fp8, model);
     if (pick({0, 0, 0, 1}) != 0) DrawLatent(random, fp8, model);
-    run.device = pick({0, 1}) != 0 || run.layout.precision == Precision::kTf32 ? DeviceKind::kCuda
-                                                                               : DeviceKind::kCpu;
+    run.device = pick({0, 1}) != 0 || run.layout.numerics.precision == Precision::kTf32
+                     ? DeviceKind::kCuda
+                     : DeviceKind::kCpu;
     run.sequence_length = fp8 ? pick({8, 16, 24}) : pick({1, 6, 12, 24});
     run.global_batch = pick({1, 2, 6, 12, 24});
     run.steps = 1;
@@ -305,7 +306,7 @@ TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
   for (int i = 0; i < 1000; ++i) {
     const RunConfig run = RandomRun(random);
     const Cluster& cluster = run.device == DeviceKind::kCuda ? gpus : cpu;
-    precisions.insert(run.layout.precision);
+    precisions.insert(run.layout.numerics.precision);
     SCOPED_TRACE(Describe(run) + " model " + std::to_string(i));
     ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster),
                        {.overlap = cluster.device != DeviceKind::kCpu});

@@ -60,10 +60,10 @@ class RandomLayouts {
     ParallelConfig layout;
     layout.dp = place.cluster.max_ranks;
     const ModelConfig& model = place.run.model;
-    layout.precision = place.cluster.device == DeviceKind::kCpu ? Precision::kFp32
-                       : place.cluster.profile.name.starts_with("h") && Chance(4)
-                           ? Precision::kFp8
-                           : Precision::kBf16;
+    layout.numerics.precision = place.cluster.device == DeviceKind::kCpu ? Precision::kFp32
+                                : place.cluster.profile.name.starts_with("h") && Chance(4)
+                                    ? Precision::kFp8
+                                    : Precision::kBf16;
     const auto take = [&](int64_t& size, int64_t most) {
       while (size < most && layout.dp % 2 == 0 && Chance(2)) {
         size *= 2;

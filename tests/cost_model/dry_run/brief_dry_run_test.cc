@@ -79,7 +79,7 @@ class BriefDryRunTest : public testing::TestWithParam<Case> {};
 
 TEST_P(BriefDryRunTest, OnGpus) {
   RunConfig run = RunOf(GetParam(), TinyLlama(), DeviceKind::kCuda);
-  run.layout.precision = Precision::kBf16;
+  run.layout.numerics.precision = Precision::kBf16;
   ExpectTheSame(run, LoadCluster("8x2xh200"));
 }
 
@@ -87,7 +87,7 @@ TEST_P(BriefDryRunTest, InFp8) {
   RunConfig run = RunOf(GetParam(), TinyFp8Llama(), DeviceKind::kCuda);
   run.sequence_length = 128;  // cut over ranks it is a multiple of 16
   run.model.max_sequence_length = 128;
-  run.layout.precision = Precision::kFp8;
+  run.layout.numerics.precision = Precision::kFp8;
   run.fp8.bf16_layers = {"decoder.layers.5"};
   for (const char* scaling : {"delayed", "current"}) {
     run.fp8.scaling = scaling;

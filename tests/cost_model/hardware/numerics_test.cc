@@ -13,11 +13,10 @@
 namespace trimtab {
 namespace {
 
-ParallelConfig In(Precision precision, const std::string& state) {
-  ParallelConfig layout;
-  layout.precision = precision;
-  SetOptimizerState(state, layout);
-  return layout;
+Numerics In(Precision precision, const std::string& state) {
+  Numerics numerics = {.precision = precision};
+  SetOptimizerState(state, numerics);
+  return numerics;
 }
 
 TEST(OptimizerState, PresetsGoAsFarAsThePrecisionTakesThem) {
@@ -36,7 +35,7 @@ TEST(OptimizerState, PresetsGoAsFarAsThePrecisionTakesThem) {
       run.model = LoadModelConfig("llama2-7b");
       run.sequence_length = 16;
       run.device = DeviceKind::kCuda;
-      run.layout = In(precision, state);
+      run.layout.numerics = In(precision, state);
       const Rule* broken = FirstBrokenRule(run);
       EXPECT_EQ(broken, nullptr) << broken->id;
     }
@@ -101,7 +100,7 @@ TEST(Precision, AMachineMeasuredInFp32OnlyPricesNothingElse) {
 MemoryEstimate MemoryOfLlama(Precision precision, const std::string& state) {
   RunConfig run;
   run.model = LoadModelConfig("llama2-7b");
-  run.layout = In(precision, state);
+  run.layout.numerics = In(precision, state);
   run.device = DeviceKind::kCuda;
   run.global_batch = 1;
   run.sequence_length = 4096;

@@ -64,7 +64,7 @@ ServingConfig ConfigOf(const std::string& family, const char* layout) {
   config.model = FamilyRun(family).model;
   config.model.max_sequence_length = kLength;
   config.layout = ParseLayout(layout, 0);
-  config.layout.precision = Precision::kBf16;
+  config.layout.numerics.precision = Precision::kBf16;
   config.weights = WeightFormat::kBf16;
   config.cache = DType::kBf16;
   config.device = DeviceKind::kCuda;

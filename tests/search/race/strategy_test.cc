@@ -88,7 +88,7 @@ TEST(Strategy, NothingLeadsWithoutADryRun) {
 TEST(Strategy, DryRunsGoToTheLeadersOfEachNumberOfGpusAndNumerics) {
   std::vector<CandidateRecord> candidates = {Predicted(1, 1, 8), Predicted(4, 1, 2),
                                              Predicted(2, 1, 8)};
-  candidates[2].run.layout.precision = Precision::kBf16;
+  candidates[2].run.layout.numerics.precision = Precision::kBf16;
   candidates[0].dry_run = candidates[0].closed_form;
   EXPECT_EQ(ChooseMoreDryRuns(Objective::kThroughput, candidates), (std::vector<size_t>{1, 2}));
   candidates[1].dry_run = candidates[1].closed_form;

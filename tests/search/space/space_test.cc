@@ -120,7 +120,7 @@ std::vector<std::string> RecomputePlansOf(const Problem& problem, const Parallel
 
 /// Looks at what does not change the groups of ranks.
 void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
-  const bool fp8 = run.layout.precision == Precision::kFp8;
+  const bool fp8 = run.layout.numerics.precision == Precision::kFp8;
   const bool overlaps = problem.cluster.device == DeviceKind::kCuda && run.layout.tp > 1 && !fp8;
   for (int64_t mbs = 1; mbs <= problem.max_micro_batch; ++mbs) {
     if (problem.global_batch % mbs != 0) continue;
@@ -156,7 +156,7 @@ Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_si
   run.device = problem.cluster.device;
   run.global_batch = problem.global_batch;
   run.sequence_length = problem.sequence_length;
-  run.layout.precision = problem.precisions.front();
+  run.layout.numerics.precision = problem.precisions.front();
   for (const int64_t ranks : world_sizes) {
     for (run.layout.tp = 1; run.layout.tp <= ranks; ++run.layout.tp) {
       if (ranks % run.layout.tp != 0) continue;
@@ -314,7 +314,8 @@ TEST(Space, HoldsEveryPrecisionAndOptimizerStateOnce) {
   problem.optimizer_states = {"full", "minimal", "remainder/bf16/bf16"};
   std::map<std::string, int64_t> found;
   const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig& run) {
-    ++found[fmt::format("{} {}", Name(run.layout.precision), OptimizerStateName(run.layout))];
+    ++found[fmt::format("{} {}", Name(run.layout.numerics.precision),
+                        OptimizerStateName(run.layout.numerics))];
   });
   // The last two states are one under bf16; fp32 has neither remainders nor bf16 gradients, and
   // the state written out is left to the rules to refuse.
