@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
+#include "tests/engine/config/json_changes.h"
 
 namespace trimtab {
 namespace {
@@ -57,6 +58,32 @@ TEST(RunConfig, JsonRoundTrips) {
   const RunConfig run = EverythingSet();
   EXPECT_EQ(RunConfigFromJson(ToJson(run), "f: $"), run);
   EXPECT_EQ(RunConfigFromJson(nlohmann::json::parse(ToJson(run).dump()), "f: $"), run);
+}
+
+TEST(RunConfig, EveryValueIsReadWrittenAndCompared) {
+  const std::map<std::string, nlohmann::json> words = {
+      {"/layout/cp_comm_type", "all_gather"},
+      {"/layout/stages", "1+2"},
+      {"/layout/dispatch", "allgather"},
+      {"/layout/schedule", "gpipe"},
+      {"/layout/recompute", "full"},
+      {"/layout/precision", "bf16"},
+      {"/layout/master", "fp32"},
+      {"/layout/moments", "fp16"},
+      {"/layout/grads", "fp32"},
+      {"/optimizer/kind", "muon"},
+      {"/fp8/scaling", "delayed"},
+      {"/packing/mask", "causal"},
+      {"/routing/imbalance_factor", 1.5},
+      {"/device", "cpu"},
+  };
+  const RunConfig run = EverythingSet();
+  for (const JsonChange& change : JsonChanges(ToJson(run), words)) {
+    if (change.path == "/schema_version" || change.path.starts_with("/model/")) continue;
+    const RunConfig changed = RunConfigFromJson(change.json, change.path);
+    EXPECT_FALSE(changed == run) << change.path;
+    EXPECT_EQ(ToJson(changed), change.json) << change.path;
+  }
 }
 
 // A rate that is given scales the minimum that is not.
