@@ -270,6 +270,8 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
   const ParallelConfig& layout = run.layout;
   const PriceSetting& setting = spans_.SettingOf(run);
   const int64_t zero = MostZero(layout, sharded);
+  // The space has stages as even as can be; of others nothing is remembered.
+  if (!layout.stages.empty()) return RecordedHeldBytes(run, zero, stage);
   const PackedKey key = PackedKey()
                             .Put(setting.number, 10)
                             .Put(layout.tp, 20)
