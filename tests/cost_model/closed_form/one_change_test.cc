@@ -28,7 +28,7 @@ namespace {
 constexpr LayoutPart kAllChosen[] = {LayoutPart::kSharding, LayoutPart::kMoving,
                                      LayoutPart::kLayers, LayoutPart::kWhole};
 
-/// Values of a key that has no short list of them.
+/// Returns the values that a key is given: those that it lists, or some.
 std::vector<std::string> ValuesOf(const LayoutKey& key) {
   static const std::map<std::string, std::vector<std::string>> kLists = {
       {"stages", {"auto", "1+5", "2+4", "1+2+3", "3+2+1", "1+3", "3+1"}},
@@ -40,7 +40,7 @@ std::vector<std::string> ValuesOf(const LayoutKey& key) {
   return listed == "N" ? std::vector<std::string>{"0", "1", "2", "3", "4", "6"} : ListedValues(key);
 }
 
-/// `run` with each other value of `key` that is legal.
+/// Returns `run` with each other value of `key` that is legal.
 std::vector<RunConfig> ChangesOf(const RunConfig& run, const LayoutKey& key) {
   std::vector<RunConfig> changes;
   for (const std::string& value : ValuesOf(key)) {
@@ -57,13 +57,13 @@ std::vector<RunConfig> ChangesOf(const RunConfig& run, const LayoutKey& key) {
   return changes;
 }
 
-/// Values of a run that an estimator is made for, or that only a layout has.
+/// Returns true for values that an estimator is made for, and for those of a layout.
 bool IsFixed(const std::string& path) {
   return path == "/schema_version" || path == "/sequence_length" || path == "/device" ||
          path.starts_with("/model/") || path.starts_with("/layout/");
 }
 
-/// `run` with each value of the run itself changed that may be changed alone, by its path.
+/// Returns `run` with each of its own values changed that may be changed alone, by its path.
 std::vector<std::pair<std::string, RunConfig>> ChangesOf(const RunConfig& run) {
   static const std::map<std::string, nlohmann::json> kOthers = {
       {"/optimizer/kind", "sgd"},
@@ -91,7 +91,7 @@ std::vector<std::pair<std::string, RunConfig>> ChangesOf(const RunConfig& run) {
   return changes;
 }
 
-/// All that two estimates say.
+/// Returns all that an estimate says.
 std::string TextOf(const Estimate& estimate) {
   std::string text = ToJson(estimate).dump();
   for (const auto& groups : estimate.comm.totals) {
@@ -146,7 +146,7 @@ class OneChange {
   std::set<std::string> changed_;
 };
 
-/// Layouts of `space`, far apart, each in one of the numerics.
+/// Returns layouts of `space`, far apart, each in one of the numerics.
 std::vector<RunConfig> Bases(const LayoutSpace& space, const std::vector<std::string>& numerics) {
   constexpr size_t kBases = 8;
   const std::vector<size_t> sample = space.Sample(/*count=*/100, /*seed=*/5);

@@ -19,7 +19,7 @@ namespace {
 constexpr char kBase[] =
     "tp=2,pp=1,ep=1,weights=bf16,cache=bf16,prefix=on,replicas=2,sequences=2,tokens=1024";
 
-/// A problem in which every dimension has several values.
+/// Returns a problem in which every dimension has several values.
 ServingProblem ProblemOfAllDimensions() {
   ServiceLoad load = {.requests = DrawRequests("uniform:20-300/uniform:2-20", 12, 0, 5),
                       .concurrency = 6};
@@ -34,7 +34,7 @@ ServingProblem ProblemOfAllDimensions() {
   return problem;
 }
 
-/// Candidates that differ from the base in the value of one dimension, with that.
+/// Returns candidates that differ from the base in the value of one dimension, with that.
 std::vector<std::pair<const ServingDimension*, ServingCandidate>> Changes(
     const ServingProblem& problem, const ServingCandidate& base) {
   std::vector<std::pair<const ServingDimension*, ServingCandidate>> changes;
