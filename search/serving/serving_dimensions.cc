@@ -48,22 +48,21 @@ const std::vector<std::string>& OffAndOn() {
   return names;
 }
 
-using Problem = ServingProblem;
 using Candidate = ServingCandidate;
 
 const std::vector<ServingDimension> kDimensions = {
     {"tp", "ranks that share every layer",
-     [](const Problem& p, const Candidate&) { return UpTo(p.ranks()); },
+     [](const ServingProblem& p, const Candidate&) { return UpTo(p.ranks()); },
      [](Candidate& c, int64_t value) { c.config.layout.tp = value; },
      [](const Candidate& c) { return c.config.layout.tp; }, nullptr},
     {"pp", "pipeline stages",
-     [](const Problem& p, const Candidate& c) {
+     [](const ServingProblem& p, const Candidate& c) {
        return UpTo(std::min(p.ranks() / c.config.layout.tp, p.model.num_layers));
      },
      [](Candidate& c, int64_t value) { c.config.layout.pp = value; },
      [](const Candidate& c) { return c.config.layout.pp; }, nullptr},
     {"ep", "ranks that the experts are spread over, whole ones; 1: a slice of each on every rank",
-     [](const Problem& p, const Candidate& c) {
+     [](const ServingProblem& p, const Candidate& c) {
        const int64_t tp = c.config.layout.tp;
        return p.model.moe.used() && tp > 1 ? std::vector<int64_t>{1, tp} : std::vector<int64_t>{1};
      },
@@ -75,7 +74,7 @@ const std::vector<ServingDimension> kDimensions = {
      },
      [](const Candidate& c) { return c.config.layout.ep; }, nullptr},
     {"weights", "what the weights of products are stored in",
-     [](const Problem& p, const Candidate&) {
+     [](const ServingProblem& p, const Candidate&) {
        std::vector<int64_t> values;
        for (const WeightFormat each : p.weights) values.push_back(static_cast<int64_t>(each));
        return values;
@@ -83,7 +82,7 @@ const std::vector<ServingDimension> kDimensions = {
      [](Candidate& c, int64_t value) { c.config.weights = static_cast<WeightFormat>(value); },
      [](const Candidate& c) { return static_cast<int64_t>(c.config.weights); }, WeightNames},
     {"cache", "what keys and values are stored in",
-     [](const Problem& p, const Candidate&) {
+     [](const ServingProblem& p, const Candidate&) {
        std::vector<int64_t> values;
        for (const DType each : p.caches) values.push_back(IndexOfCache(each));
        return values;
@@ -93,26 +92,28 @@ const std::vector<ServingDimension> kDimensions = {
      },
      [](const Candidate& c) { return IndexOfCache(c.config.cache); }, CacheNames},
     {"prefix", "a cache of what prompts begin with; off only where they share something",
-     [](const Problem& p, const Candidate&) {
+     [](const ServingProblem& p, const Candidate&) {
        const bool either = p.load.shares() || p.Names("prefix");
        return either ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{1};
      },
      [](Candidate& c, int64_t value) { c.config.prefix_cache = value == 1; },
      [](const Candidate& c) { return int64_t{c.config.prefix_cache}; }, OffAndOn},
     {"lookup", "tokens of a sequence and step that looking up what stood before proposes",
-     [](const Problem& p, const Candidate&) { return Proposed(p.lookup_acceptance.has_value()); },
+     [](const ServingProblem& p, const Candidate&) {
+       return Proposed(p.lookup_acceptance.has_value());
+     },
      [](Candidate& c, int64_t value) { c.config.lookup_tokens = value; },
      [](const Candidate& c) { return c.config.lookup_tokens; }, nullptr, 0},
     {"draft",
      "tokens likewise that the model of --draft proposes, stored as the other's weights are",
-     [](const Problem& p, const Candidate&) { return Proposed(p.draft.has_value()); },
+     [](const ServingProblem& p, const Candidate&) { return Proposed(p.draft.has_value()); },
      [](Candidate& c, int64_t value) {
        c.config.draft.tokens = value;
        c.config.draft.weights = c.config.weights;
      },
      [](const Candidate& c) { return c.config.draft.tokens; }, nullptr, 0},
     {"replicas", "engines that share the load; on cpu one, if left out",
-     [](const Problem& p, const Candidate& c) {
+     [](const ServingProblem& p, const Candidate& c) {
        // The cores of a machine serve one engine best.
        const bool one = p.cluster.device == "cpu" && !p.Names("replicas");
        const int64_t most = one ? 1 : p.ranks() / c.config.layout.world_size();
@@ -123,7 +124,7 @@ const std::vector<ServingDimension> kDimensions = {
     {"prefill",
      "of the replicas, those that compute prompts alone, for the others to go on with; none, if "
      "left out",
-     [](const Problem& p, const Candidate& c) {
+     [](const ServingProblem& p, const Candidate& c) {
        // What moving caches takes was measured on no GPU, so it is not recommended unasked.
        std::vector<int64_t> values = {0};
        if (!p.Names("prefill")) return values;
@@ -133,14 +134,14 @@ const std::vector<ServingDimension> kDimensions = {
      [](Candidate& c, int64_t value) { c.config.prefill = value; },
      [](const Candidate& c) { return c.config.prefill; }, nullptr, 0},
     {"sequences", "that a replica works on at once",
-     [](const Problem& p, const Candidate& c) {
+     [](const ServingProblem& p, const Candidate& c) {
        const int64_t answering = std::max<int64_t>(1, c.config.answering());
        return PowersOfTwo(1, kMostSequences, MostInFlight(p.load, answering));
      },
      [](Candidate& c, int64_t value) { c.config.limits.sequences = value; },
      [](const Candidate& c) { return c.config.limits.sequences; }, nullptr, 1, /*is_limit=*/true},
     {"tokens", "rows of a step at most: longer prompts are cut",
-     [](const Problem&, const Candidate&) {
+     [](const ServingProblem&, const Candidate&) {
        return PowersOfTwo(kFewestTokens, kMostTokens, kMostTokens);
      },
      [](Candidate& c, int64_t value) { c.config.limits.tokens_per_step = value; },
