@@ -141,7 +141,9 @@ std::string Thousands(int64_t value) {
 std::string ShortCount(double value, int digits) {
   constexpr std::pair<double, char> kScales[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}};
   for (const auto& [scale, letter] : kScales) {
-    if (value >= scale) return fmt::format("{:.{}g}{}", value / scale, digits, letter);
+    // Less than half of the last digit below a scale rounds up to it: 1B, not 1e+03M.
+    const double least = scale * (1 - 0.5 * std::pow(10.0, -digits));
+    if (value >= least) return fmt::format("{:.{}g}{}", value / scale, digits, letter);
   }
   return value >= 1000 ? Thousands(std::llround(value)) : fmt::format("{:.{}g}", value, digits);
 }
