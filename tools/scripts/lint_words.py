@@ -20,7 +20,6 @@ LONGEST = {"README.md": 150}
 
 # READMEs of folders that are longer.
 LONG_READMES = {
-    "cost_model/README.md",
     "cost_model/serving/README.md",
     "engine/README.md",
     "engine/checkpoint/README.md",
