@@ -56,7 +56,9 @@ def lines_of(report, folder):
     program = "bazel-bin/tools/trimtab"
     lines += [
         f"  {more:<46}  # {'measure on' if settled else 'settle the search'}",
-        f"  {program} generate --load {shown(folder + '/checkpoint')} --prompt 'And God said'",
+        f"  {program} train --config {shown(folder + '/report/report.json')} \\",
+        f"      --data {shown(folder + '/data')} --steps 1000 "
+        f"--checkpoint {shown(folder + '/longer')}",
         f"  {program} search --model llama3-8b --cluster 8xh100 --gbs 128 --seq 8192 --prove 0",
     ]
     return lines

@@ -76,6 +76,14 @@ TEST_F(Deb, BashCompletesCommandsFlagsAndValues) {
   EXPECT_EQ(completed("trimtab search --objective mem", 3), "memory ");
 }
 
+TEST_F(Deb, ZshReadsTheCompletion) {
+  if (Shell("zsh --version").status != 0) GTEST_SKIP() << "no zsh on PATH";
+  const Outcome read = Shell(
+      fmt::format("zsh -n '{}'", (root_ / "usr/share/zsh/vendor-completions/_trimtab").string()));
+  EXPECT_EQ(read.status, 0) << read.output;
+  EXPECT_EQ(read.output, "");
+}
+
 TEST_F(Deb, ManPagesAreRoff) {
   if (Shell("man --version").status != 0) GTEST_SKIP() << "no man on PATH";
   const Outcome page =
