@@ -20,7 +20,6 @@ LONGEST = {"README.md": 150}
 
 # READMEs of folders that are longer.
 LONG_READMES = {
-    "cost_model/serving/README.md",
     "engine/README.md",
     "engine/checkpoint/README.md",
     "engine/comm/README.md",
@@ -35,7 +34,6 @@ LONG_READMES = {
 
 # Pages with wider lines outside of tables and of code.
 WIDE_PAGES = {
-    "cost_model/serving/README.md",
     "engine/README.md",
     "engine/checkpoint/README.md",
     "engine/comm/README.md",
