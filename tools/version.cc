@@ -28,10 +28,11 @@ std::string VersionText() {
     backends += fmt::format(", {}", name);
     files += fmt::format("{:<8}  {}\n", name, file.path);
   }
-  return fmt::format(
-      "trimtab {}\ncommit    {}\nbackends  {}\n{}", kVersion,
-      BuildCommit().empty() ? "unknown: built without --config=release" : BuildCommit(), backends,
-      files);
+  return fmt::format("trimtab {}\ncommit    {}\nbackends  {}\n{}", kVersion,
+                     BuildCommit().empty()
+                         ? "not recorded: needs --config=release, in a git checkout"
+                         : BuildCommit(),
+                     backends, files);
 }
 
 }  // namespace trimtab
