@@ -284,7 +284,7 @@ WaySpans ChunkCosts::SpansOf(const PriceSetting& setting, const RunConfig& run,
   return Compose(setting, run, chunk, &Layers::spans, later);
 }
 
-AmidSpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later) {
+InnerSpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later) {
   const RecomputeConfig& plan = run.layout.recompute[0];
   const int64_t together = RecomputeGroupOf(plan, 0, setting.stretch.count).count;
   const ModelChunk three = {setting.stretch.first, 3 * together, /*embedding=*/false,
@@ -297,7 +297,7 @@ AmidSpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig&
   const PricedGroup<WaySpans>& group = recorded.spans.groups.front();
   if (together == 1) return {group.parts.front(), recorded.begins};
   TRIMTAB_ASSERT(group.parts.size() > 1, "no layer stands within a group of {}", together);
-  AmidSpans within;
+  InnerSpans within;
   for (size_t part = 1; part < group.parts.size(); part += 2) {
     for (size_t way = 0; way < kWayCount; ++way) within.ways[way].Append(group.parts[part][way]);
   }
