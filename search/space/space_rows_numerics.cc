@@ -4,6 +4,19 @@
 #include "search/space/space_row_parts.h"
 
 namespace trimtab {
+namespace {
+
+// A state as a value: a byte for each of its types.
+constexpr int64_t kByte = 256;
+
+int64_t ValueOfState(const ParallelConfig& layout) {
+  return static_cast<int64_t>(layout.master) +
+         kByte * (static_cast<int64_t>(layout.moments) +
+                  kByte * static_cast<int64_t>(layout.gradients));
+}
+
+}  // namespace
+
 std::vector<ParallelConfig> OptimizerStates(const Problem& problem, Precision precision) {
   std::vector<ParallelConfig> states;
   const auto append = [&](const std::string& name) {
@@ -51,16 +64,15 @@ SpaceRow OptimizerStateRow() {
       .applies = Always,
       .values =
           [](const Problem& problem, const RunConfig& bound, Values& values) {
-            const size_t count = OptimizerStates(problem, bound.layout.precision).size();
-            for (size_t i = 0; i < count; ++i) values.push_back(static_cast<int64_t>(i));
+            for (const ParallelConfig& each : OptimizerStates(problem, bound.layout.precision)) {
+              values.push_back(ValueOfState(each));
+            }
           },
       .bind =
-          [](const Problem& problem, int64_t value, RunConfig& run) {
-            const ParallelConfig state =
-                OptimizerStates(problem, run.layout.precision)[static_cast<size_t>(value)];
-            run.layout.master = state.master;
-            run.layout.moments = state.moments;
-            run.layout.gradients = state.gradients;
+          [](const Problem&, int64_t value, RunConfig& run) {
+            run.layout.master = static_cast<MasterWeights>(value % kByte);
+            run.layout.moments = static_cast<DType>(value / kByte % kByte);
+            run.layout.gradients = static_cast<DType>(value / kByte / kByte);
           },
       .settles = {"remainder-requires-bf16-weights", "bf16-gradients-require-bf16-weights"},
       .alike = Alike<&ParallelConfig::master, &ParallelConfig::moments, &ParallelConfig::gradients>,
