@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "cost_model/closed_form/closed_form.h"
@@ -55,6 +56,10 @@ class StepBounds {
 
   // micro_batch_bounds.cc
   StepBound OfAnyMicroBatch(const RunConfig& run);
+  /// Bounds the seconds of a global batch on the ranks of one replica, by a micro batch of all of
+  /// it, in the layout `together`: by the formulas of GPUs no op takes longer for several sequences
+  /// at once than for one after the other. nullopt: no such run could be recorded.
+  std::optional<double> WholeBatchSeconds(const RunConfig& run, const ParallelConfig& together);
   /// Plans of none: what is not chosen costs nothing.
   StepBound OfMicroBatch(const RunConfig& run, const PlanRange* plans);
   /// Seconds of a micro batch both ways, at least, if of `full` so many layers are recomputed that
@@ -117,6 +122,7 @@ class StepBounds {
   PassSpans spans_;
   PassSpans whole_;  // of all of a layout: whatever looks at it next finds it recorded
   ShardWaitBounds shard_waits_;
+  std::unordered_map<PackedKey, std::optional<double>, PackedKey::Hash> whole_batch_s_;
   PipelinePrograms programs_;
 };
 
