@@ -162,7 +162,7 @@ SearchResult ResultFromStudy(const Study& study) {
   }
   if (result.space.unexplored > 0) {
     const std::string open =
-        fmt::format("{} candidates were not looked at, of which one could be up to {:.1f} % better",
+        fmt::format("{} candidates were not looked at, of which one could take up to {:.1f} % less",
                     result.space.unexplored, 100 * result.space.gap);
     result.partial_reason += (result.partial_reason.empty() ? "" : "; ") + open;
     result.partial = true;

@@ -43,7 +43,7 @@ std::string PrunedText(const SpaceSummary& space) {
   text += fmt::format("  {:>5}  pruned: the lower bound is worse than every listed candidate\n",
                       space.cut_by_bound);
   if (space.unexplored > 0) {
-    text += fmt::format("  {:>5}  not looked at: one could be up to {:.1f} % better\n",
+    text += fmt::format("  {:>5}  not looked at: one could take up to {:.1f} % less\n",
                         space.unexplored, 100 * space.gap);
   }
   return text;
