@@ -117,7 +117,7 @@ double ScoreOf(Objective objective, const std::vector<CandidateRecord>& candidat
   return Score(objective, candidate,
                {measured ? candidate.measured->step_time_s : predicted.step_time_s,
                 row.measured_tokens_per_s.value_or(row.predicted_tokens_per_s)},
-               row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes));
+               row.peak_mem_bytes());
 }
 
 /// Of a part of a step's time, in words.

@@ -18,10 +18,11 @@ namespace {
   if (first == ranking.end()) {
     throw StorageError(fmt::format("{}: a damaged study: its candidates are not there", path));
   }
-  throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}: {}",
+  throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}",
                                     std::count_if(ranking.begin(), ranking.end(), failed),
-                                    first->layout, first->StateName(),
-                                    candidates[first->candidate].last_message));
+                                    first->layout,
+                                    FailureText(first->failure.value_or(TrialState::kFailed),
+                                                candidates[first->candidate].last_message)));
 }
 
 RaceRules RulesOf(const SearchGoal& goal) {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/infer/perplexity.h"
 #include "engine/infer/rank_runner.h"
-#include "tools/table.h"
 
 namespace trimtab {
 namespace {

@@ -1,7 +1,7 @@
 #include "tools/proposal_flags.h"
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
-#include "tools/table.h"
 
 namespace trimtab {
 namespace {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"

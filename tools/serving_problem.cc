@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
 #include "engine/infer/serving_json.h"

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/config/parallel_config.h"
 #include "search/page/html.h"

@@ -8,6 +8,7 @@
 #include "engine/config/model_limits.h"
 #include "engine/config/strict_json.h"
 #include "engine/families/load_config.h"
+#include "search/space/in_file.h"
 #include "search/space/space.h"
 #include "search/space/space_tree.h"
 
@@ -48,17 +49,6 @@ std::vector<int64_t> CountsFrom(StrictObject& object, const std::string& key, in
     counts.push_back(json.get<int64_t>());
   });
   return counts;
-}
-
-/// Returns what `read` makes of a text, whose complaint names a flag: here it is a file that is
-/// wrong.
-template <typename Read>
-auto InFile(const std::string& where, const Read& read) {
-  try {
-    return read();
-  } catch (const UsageError& error) {
-    throw InputError(fmt::format("{}: {}", where, error.what()));
-  }
 }
 
 std::string OptimizerStateFrom(const nlohmann::json& json, const std::string& where) {

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/config/text_values.h"
+#include "search/space/in_file.h"
 #include "search/space/narrowing.h"
 
 namespace trimtab {
@@ -43,12 +44,8 @@ bool Has(const StackOption& option, const std::string& value) {
 StackRules::StackRules(const SoftwareStack& stack) {
   for (const StackOption& option : stack.options) {
     const std::string where = fmt::format("software stack {}: options", stack.name);
-    try {
-      const std::string pair = fmt::format("{}={}", option.key, option.values.at(0));
-      ParseNarrowings({pair}, where, /*forbidden=*/false);
-    } catch (const UsageError& error) {
-      throw InputError(error.what());
-    }
+    const std::string pair = fmt::format("{}={}", option.key, option.values.at(0));
+    InFile("", [&] { ParseNarrowings({pair}, where, /*forbidden=*/false); });
     rows_.push_back({RowThatBinds(option.key), &LayoutKeyCalled(option.key), &option,
                      &RuleOf(stack.name, option.key)});
   }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/base/error.h"
 #include "engine/base/on_threads.h"
 #include "search/walk/branches.h"
 
@@ -266,12 +267,18 @@ BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& pred
   return BestFirst(problem, list, /*limited=*/true, predictor, walkers).Run(/*partial=*/false);
 }
 
+void RequireNoGap(const BestLayouts& best) {
+  TRIMTAB_ASSERT(best.gap == 0, "a candidate up to {:.3g} % better than the best may have been cut",
+                 100 * best.gap);
+}
+
 std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor,
                                        const Walkers& walkers) {
   RequireSensible(problem);
   Shortlist of_one(Objective::kMemory, 1, 0);
   BestFirst walk(problem, of_one, /*limited=*/false, predictor, walkers);
   const BestLayouts best = walk.Run(/*partial=*/false);
+  RequireNoGap(best);
   const Shortlisted* leanest = nullptr;
   for (const auto& each : best.list) {
     if (leanest == nullptr ||

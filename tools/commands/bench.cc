@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
@@ -17,7 +18,6 @@
 #include "tools/serving_flags.h"
 #include "tools/serving_problem.h"
 #include "tools/signals.h"
-#include "tools/table.h"
 #include "tools/workload_flags.h"
 
 namespace trimtab {

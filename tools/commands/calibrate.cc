@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware/cluster.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
@@ -10,7 +11,6 @@
 #include "tools/command.h"
 #include "tools/machine_profile.h"
 #include "tools/progress.h"
-#include "tools/table.h"
 
 namespace trimtab {
 namespace {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware/cluster.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "tools/command.h"

@@ -8,6 +8,7 @@
 #include "cost_model/explain.h"
 #include "cost_model/goodput.h"
 #include "cost_model/hardware/numerics.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"

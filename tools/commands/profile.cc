@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware/numerics.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"

@@ -10,6 +10,7 @@
 #include "cost_model/hardware/numerics.h"
 #include "cost_model/validation/accuracy.h"
 #include "cost_model/validation/fitted_files.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
@@ -50,13 +51,10 @@ std::vector<ValidatedRun> ReadRuns(const std::string& path) {
   StrictObject root(json, path + ": $");
   int64_t version = 1;
   root.Integer("schema_version", version, 1, 1, Need::kRequired);
-  const nlohmann::json* list = root.Find("runs", Need::kRequired);
-  if (!list->is_array() || list->empty()) root.Refuse("runs", "a list of at least one run");
-  root.Finish();
   std::vector<ValidatedRun> runs;
-  for (size_t i = 0; i < list->size(); ++i) {
+  root.Array("runs", Need::kRequired, 1, [&](const nlohmann::json& value, const auto& where) {
     ValidatedRun row;
-    StrictObject object((*list)[i], fmt::format("{}: $.runs[{}]", path, i));
+    StrictObject object(value, where);
     object.Text("name", row.name);
     object.Text("cluster", row.cluster);
     std::string source;  // for people
@@ -69,7 +67,8 @@ std::vector<ValidatedRun> ReadRuns(const std::string& path) {
       row.name = fmt::format("{} {}", row.run.model.name, ToString(row.run.layout));
     }
     runs.push_back(std::move(row));
-  }
+  });
+  root.Finish();
   return runs;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/base/error.h"
 #include "search/live_report.h"
 #include "search/page/live.h"
+#include "search/page/page.h"
 #include "tools/serve/plain_server.h"
 #include "tools/serve/reply/json_text.h"
 
@@ -51,7 +52,8 @@ class Dashboard::Impl : private HttpHandler {
     return fmt::format("no such path; expected {}", fmt::join(kPaths, ", "));
   }
   httplib::Headers DefaultHeaders() const override {
-    return {{"Content-Security-Policy", kLivePolicy},
+    // frame-ancestors has no effect in a page's head.
+    return {{"Content-Security-Policy", LivePolicy() + "; frame-ancestors 'none'"},
             {"X-Content-Type-Options", "nosniff"},
             {"Referrer-Policy", "no-referrer"},
             {"Cross-Origin-Resource-Policy", "same-origin"},

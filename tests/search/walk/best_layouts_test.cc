@@ -364,5 +364,12 @@ TEST(BestLayouts, TheLeanestNeedsTheLeastMemory) {
   EXPECT_EQ(leanest->prediction.peak_mem_bytes, least);
 }
 
+TEST(BestLayouts, AGapInAWalkThatMustBeWholeIsNoticed) {
+  BestLayouts best;
+  RequireNoGap(best);
+  best.gap = 0.01;
+  EXPECT_DEATH(RequireNoGap(best), "a candidate up to 1 % better than the best may have been cut");
+}
+
 }  // namespace
 }  // namespace trimtab
