@@ -139,7 +139,7 @@ double SecondsOf(const std::vector<ExplainedPart>& parts) {
 std::vector<ExplainedPart> ExplainStep(const RunConfig& run, const Cluster& cluster) {
   RequireLegal(run);
   const Mode mode = ModeOf(run, cluster);
-  const Pricer pricer = PricerOf(cluster, mode, run.layout.precision, run.model.moe);
+  const Pricer pricer = PricerOf(cluster, mode, run.layout.numerics.precision, run.model.moe);
   const Executor executor = ExecutorOf(mode, cluster);
   std::vector<ExplainedPart> longest;
   for (int64_t stage = 0; stage < run.layout.pp; ++stage) {

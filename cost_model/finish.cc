@@ -27,7 +27,7 @@ double HalfWidthOf(const RunConfig& run, const Cluster& cluster, const Pricer& p
                    const Breakdown& parts, bool calibrated) {
   // What the model is off by and what its tables are off by are independent of each other.
   if (calibrated) return std::hypot(kCalibratedHalfWidth, kSpreadsOfHalfWidth * pricer.spread());
-  if (cluster.device == "cpu") return kModelledHalfWidth;
+  if (cluster.device == DeviceKind::kCpu) return kModelledHalfWidth;
   const bool known = cluster.stack.compute.origin == Origin::kFitted &&
                      cluster.profile.gemm_efficiency.origin == Origin::kFitted;
   const Evidence fitted = known ? Evidence::kFitted : Evidence::kPartly;
@@ -72,7 +72,7 @@ int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
   if (stack.kept_bytes.value > 0) {
     bytes += stack.kept_bytes.value * TokensToRunAgain(run, tokens);
   }
-  const TrainingTypes types = TypesOf(layout);
+  const TrainingTypes types = TypesOf(layout.numerics);
   // Gradients are whole where passes do not send them.
   const double parameters =
       static_cast<double>(memory.gradients) / static_cast<double>(SizeOf(types.gradients));

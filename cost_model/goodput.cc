@@ -64,7 +64,8 @@ TrainingCost CostOfTraining(const TrainingSpeed& speed, const Cluster& cluster, 
   cost.tokens = tokens;
   cost.training_s = tokens / speed.tokens_per_s;
   // A GPU fails with its share of a machine; the ranks of a cpu fail with the whole of it.
-  const double failing = cluster.device == "cuda" ? static_cast<double>(speed.ranks) : nodes;
+  const double failing =
+      cluster.device == DeviceKind::kCuda ? static_cast<double>(speed.ranks) : nodes;
   cost.goodput = GoodputOf(reliability.gpu_mtbf_hours * kSecondsPerHour / failing,
                            speed.checkpoint_bytes / (nodes * reliability.checkpoint_bytes_per_s),
                            reliability.restart_s);

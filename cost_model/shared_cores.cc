@@ -119,7 +119,7 @@ class Simulation {
 }  // namespace
 
 double Crowding(const RunConfig& run, const Cluster& cluster) {
-  if (cluster.device != "cpu") return 1;
+  if (cluster.device != DeviceKind::kCpu) return 1;
   const Mode mode = ModeOf(run, cluster);
   return std::max(
       1.0, static_cast<double>(mode.ranks) * mode.threads / static_cast<double>(cluster.cores));

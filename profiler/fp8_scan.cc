@@ -204,9 +204,9 @@ RunConfig OneRankInBf16(const RunConfig& run) {
   scanned.layout.dispatch = Dispatch::kAllToAll;
   scanned.layout.sequence_parallel = false;
   scanned.layout.zero = 0;
-  scanned.layout.precision = Precision::kFp8;
+  scanned.layout.numerics.precision = Precision::kFp8;
   RequireLegal(scanned);
-  scanned.layout.precision = Precision::kBf16;
+  scanned.layout.numerics.precision = Precision::kBf16;
   return scanned;
 }
 

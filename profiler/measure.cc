@@ -85,8 +85,8 @@ Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measu
   m.breakdown_s = std::move(measured.breakdown_s);
   m.blocks = std::move(measured.blocks);
   m.stragglers = std::move(measured.stragglers);
-  m.precision = Name(run.layout.precision);
-  m.optimizer_state = OptimizerStateName(run.layout);
+  m.precision = Name(run.layout.numerics.precision);
+  m.optimizer_state = OptimizerStateName(run.layout.numerics);
   const int64_t tokens = m.steps_measured * run.global_batch * run.sequence_length;
   m.power = TotalPower(measured.power, static_cast<double>(tokens));
   return m;
@@ -158,13 +158,14 @@ class Visitor::Loop {
     return static_cast<Next>(rank_.FromFirst(static_cast<int64_t>(next)));
   }
 
-  /// From all ranks ready to all ranks done.
-  double TimedStep() {
+  /// Returns the seconds from all ranks ready to all ranks done. All ranks pass the same `capture`:
+  /// an exchange within the step would be part of its time.
+  double TimedStep(bool capture = true) {
     rank_.Barrier();
     const Clock::time_point start = Clock::now();
     const Trainer::SampleRange next = trainer_.SamplesOf(step_ + 1);
     samples_.Expect(next.first, next.count);
-    const StepResult result = trainer_.Step(samples_, step_++);
+    const StepResult result = trainer_.Step(samples_, step_++, capture);
     rank_.device().Synchronize();
     rank_.Barrier();
     const double seconds = SecondsSince(start);
@@ -175,7 +176,7 @@ class Visitor::Loop {
   void BreakdownStep() {
     TimingRecorder recorder(rank_.device());
     if (rank_.speaks()) rank_.device().set_recorder(&recorder);
-    const double total = TimedStep();
+    const double total = TimedStep(/*capture=*/false);
     rank_.device().set_recorder(nullptr);
     double accounted = 0;
     for (const auto& [name, seconds] : recorder.seconds()) accounted += seconds;

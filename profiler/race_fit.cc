@@ -56,7 +56,7 @@ RaceSpeed SpeedOf(std::vector<double> speeds) {
 }  // namespace
 
 Mode ModeOf(const RunConfig& run) {
-  if (run.device != "cpu") return {};
+  if (run.device != DeviceKind::kCpu) return {};
   return {.ranks = static_cast<int>(run.layout.world_size()),
           .threads = static_cast<int>(run.threads_per_rank)};
 }

@@ -139,7 +139,7 @@ TrialJob TrainingJob(const RunConfig& run, const MeasureOptions& measure, std::s
                   "--stable-mad", text(measure.stable_mad), "--breakdown-visit",
                   text(measure.breakdown_visit), "--max-seconds", text(measure.max_seconds)},
       .ranks = run.layout.world_size(),
-      .gpus = run.device != "cpu"};
+      .gpus = run.device != DeviceKind::kCpu};
 }
 
 ProcessTrialRunner::Worker& ProcessTrialRunner::Start(const TrialRequest& request) {

@@ -99,7 +99,7 @@ void FillSpace(const SearchOptions& options, Proof::Clock::time_point start, Wor
 /// Throws EnvironmentError when this machine has not the GPUs of the cluster, or its trials would
 /// be measured with messages between threads where training has NCCL's.
 void RequireTrialsRunHere(const Cluster& cluster, const Launcher& launcher) {
-  if (cluster.device == "cpu" || launcher.elsewhere()) return;
+  if (cluster.device == DeviceKind::kCpu || launcher.elsewhere()) return;
   const CudaAvailability& gpus = FindCudaDevices();
   std::string why;
   if (gpus.device_count == 0) {
@@ -119,7 +119,7 @@ void RequireTrialsRunHere(const Cluster& cluster, const Launcher& launcher) {
 /// What workers may hold while they wait for their next visit. Each visit needs as much again as
 /// one of them holds, and on a GPU what its libraries take.
 int64_t MemoryForParkedWorkers(const Cluster& cluster) {
-  if (cluster.device == "cpu") return cluster.memory_bytes / 2;
+  if (cluster.device == DeviceKind::kCpu) return cluster.memory_bytes / 2;
   const auto gpu = static_cast<int64_t>(cluster.profile.memory_bytes.value);
   return gpu * cluster.max_ranks / 4;
 }

@@ -43,7 +43,7 @@ CandidateRecord Candidate(const Problem& problem, const SpeedRequirements& speed
 size_t MostOfClass(const Problem& problem, Predictor& predictor) {
   constexpr size_t kOfClassOfCpu = 60;
   constexpr size_t kOfAllClasses = 1000;
-  if (problem.cluster.device == "cpu") return kOfClassOfCpu;
+  if (problem.cluster.device == DeviceKind::kCpu) return kOfClassOfCpu;
   const size_t classes = std::max<size_t>(1, CountClasses(problem, predictor));
   return std::clamp<size_t>(kOfAllClasses / classes, 1, Shortlist::kOfClass);
 }

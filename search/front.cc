@@ -45,7 +45,7 @@ std::vector<FrontRow> TimeAgainstPrice(const std::vector<RankingRow>& ranking,
   for (size_t i = 0; i < ranking.size(); ++i) {
     const RankingRow& row = ranking[i];
     const RunConfig& run = candidates[row.candidate].run;
-    if (run.device == "cpu" || row.standing == Standing::kFailed) continue;
+    if (run.device == DeviceKind::kCpu || row.standing == Standing::kFailed) continue;
     const auto [found, is_new] = best.try_emplace(run.layout.world_size(), i);
     if (!is_new && GoesBefore(row, ranking[found->second])) found->second = i;
   }

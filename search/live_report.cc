@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "search/page/live.h"
+#include "search/page/page.h"
 #include "search/report.h"
 #include "search/search_result.h"
 #include "search/study/sqlite.h"
@@ -21,13 +22,6 @@ using nlohmann::json;
 
 // Lines of the log on the page: a browser has more to do than to scroll.
 constexpr size_t kMostLines = 200;
-
-/// Describes how the candidate's last trial failed.
-std::string FailureOf(const CandidateRecord& candidate) {
-  const std::string state(Name(*candidate.last_state));
-  const bool explained = !candidate.last_message.empty() && candidate.last_message != state;
-  return explained ? state + ": " + candidate.last_message : state;
-}
 
 /// Lists the visits of all candidates and the trials that failed, the last first.
 json LogOf(const std::vector<CandidateRecord>& candidates) {
@@ -45,7 +39,7 @@ json LogOf(const std::vector<CandidateRecord>& candidates) {
                      {"round", nullptr},
                      {"key", candidate.key},
                      {"tokens_per_s", nullptr},
-                     {"what", FailureOf(candidate)}});
+                     {"what", FailureText(*candidate.last_state, candidate.last_message)}});
   }
   std::ranges::stable_sort(lines, [](const json& a, const json& b) {
     const auto at = [](const json& line) {
@@ -104,10 +98,12 @@ LiveReport ReadLiveReport(const std::string& path) {
   }
   const std::unique_ptr<Study> study = Study::OpenExisting(path);
   json progress = ProgressOf(*study, Database::HasWriter(path));
-  json report;
+  std::string report;
   try {
-    report = ReportJson(ResultFromStudy(*study));
-    live.json = report.dump(2) + "\n";
+    const SearchResult result = ResultFromStudy(*study);
+    const json figures = ReportJson(result);
+    report = ReportBody(figures, MakeFindings(result));
+    live.json = figures.dump(2) + "\n";
   } catch (const InputError&) {
     progress["why_no_report"] = "no candidate is stored yet";
   } catch (const InfeasibleError& error) {

@@ -125,10 +125,8 @@ std::vector<RunConfig> RunsOf(const Problem& problem, const ParallelConfig& layo
   std::vector<RunConfig> runs;
   for (const int64_t batch : batches) {
     run.global_batch = batch;
-    for (const ParallelConfig& state : OptimizerStates(problem, layout.precision)) {
-      run.layout.master = state.master;
-      run.layout.moments = state.moments;
-      run.layout.gradients = state.gradients;
+    for (const Numerics& numerics : OptimizerStates(problem, layout.numerics.precision)) {
+      run.layout.numerics = numerics;
       runs.push_back(run);
     }
   }
@@ -162,7 +160,7 @@ RecipePlace BestPlace(const std::string& source, const Recipe& recipe, const Pro
 std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Objective objective,
                                       Predictor& predictor) {
   std::vector<RecipePlace> places;
-  if (problem.cluster.device == "cpu") return places;
+  if (problem.cluster.device == DeviceKind::kCpu) return places;
   const int64_t world = AllowedGpus(problem).back();
   for (const RecipeTable& table : kTables) {
     for (const Recipe& recipe : table.rows) {
@@ -177,8 +175,8 @@ std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Objective objectiv
         continue;
       }
       const auto& precisions = problem.precisions;
-      const bool considered =
-          std::find(precisions.begin(), precisions.end(), layout.precision) != precisions.end();
+      const bool considered = std::find(precisions.begin(), precisions.end(),
+                                        layout.numerics.precision) != precisions.end();
       if (!considered) continue;
       places.push_back(BestPlace(source, recipe, problem, layout, objective, predictor));
     }

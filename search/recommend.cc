@@ -28,11 +28,7 @@ std::string GroupsOf(const CandidateRecord& candidate) {
   const std::string whole = ToString(layout);
   // What stands before the layout in the key.
   const std::string before = candidate.key.substr(0, candidate.key.size() - whole.size());
-  const ParallelConfig defaults;
-  layout.precision = defaults.precision;
-  layout.master = defaults.master;
-  layout.moments = defaults.moments;
-  layout.gradients = defaults.gradients;
+  layout.numerics = {};
   return before + ToString(layout);
 }
 
@@ -68,7 +64,7 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   row.layout = candidate.serving ? candidate.key : ToString(candidate.run.layout);
   row.groups = GroupsOf(candidate);
   row.precision = NumericsOf(candidate);
-  if (!candidate.serving) row.optimizer_state = OptimizerStateName(candidate.run.layout);
+  if (!candidate.serving) row.optimizer_state = OptimizerStateName(candidate.run.layout.numerics);
   row.predicted_tokens_per_s = prediction.tokens_per_s;
   row.predicted_peak_mem_bytes = prediction.peak_mem_bytes;
   row.prediction_tier = candidate.serving   ? "simulation"
@@ -117,7 +113,7 @@ double ScoreOf(Objective objective, const std::vector<CandidateRecord>& candidat
   return Score(objective, candidate,
                {measured ? candidate.measured->step_time_s : predicted.step_time_s,
                 row.measured_tokens_per_s.value_or(row.predicted_tokens_per_s)},
-               row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes));
+               row.peak_mem_bytes());
 }
 
 /// Of a part of a step's time, in words.
@@ -154,11 +150,8 @@ void ExplainOrder(const RaceRules& rules, const Race& race,
 /// What one would start with, on as many ranks as there are GPUs, to train as `chosen` does.
 bool IsDefault(const RunConfig& run, int64_t gpus, const RunConfig& chosen) {
   const ParallelConfig& layout = run.layout;
-  const ParallelConfig& numerics = chosen.layout;
-  return IsPlain(layout) && layout.dp == (run.device == "cpu" ? 1 : gpus) &&
-         run.global_batch == chosen.global_batch && layout.precision == numerics.precision &&
-         layout.master == numerics.master && layout.moments == numerics.moments &&
-         layout.gradients == numerics.gradients;
+  return IsPlain(layout) && layout.dp == (run.device == DeviceKind::kCpu ? 1 : gpus) &&
+         run.global_batch == chosen.global_batch && layout.numerics == chosen.layout.numerics;
 }
 
 }  // namespace
@@ -281,12 +274,12 @@ std::vector<NumericsRow> SummarizeNumerics(Objective objective,
     const double cost =
         measured ? ScoreOf(objective, predicted, row) / ScoreOf(objective, predicted, winner)
                  : predicted_score(row) / predicted_score(winner);
+    const RunConfig& run = predicted[row.candidate].run;
     best.push_back(
         {.precision = row.precision,
          .optimizer_state = row.optimizer_state,
-         .precision_means = DescribePrecision(predicted[row.candidate].run.layout.precision),
-         .optimizer_state_means = DescribeOptimizerState(
-             predicted[row.candidate].run.layout, predicted[row.candidate].run.optimizer.kind),
+         .precision_means = DescribePrecision(run.layout.numerics.precision),
+         .optimizer_state_means = DescribeOptimizerState(run.layout.numerics, run.optimizer.kind),
          .row = i,
          .extra_cost = cost - 1});
   }

@@ -54,6 +54,10 @@ struct RankingRow {
 
   /// "measured", "predicted", or how its trial failed: "out_of_memory".
   std::string StateName() const;
+  /// As measured, or else as predicted.
+  int64_t peak_mem_bytes() const {
+    return measured_peak_mem_bytes.value_or(predicted_peak_mem_bytes);
+  }
 };
 
 /// What a step's time goes to.

@@ -10,6 +10,7 @@
 #include "engine/config/rules/rules.h"
 #include "engine/infer/serving_json.h"
 #include "profiler/stats.h"
+#include "search/page/page.h"
 #include "search/page/report_folder.h"
 #include "search/report_json.h"
 #include "search/serving/serving_findings.h"
@@ -211,11 +212,9 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
                           {"compute_share", choice.binds.compute_share},
                           {"text", result.serving ? result.serving->binds : choice.binds.text}};
   const int64_t limit = result.recommended_candidate().run.memory_per_rank_bytes;
-  const nlohmann::json& figures =
-      recommended["measured"].is_null() ? recommended["predicted"] : recommended["measured"];
   recommended["limit_bytes"] = limit > 0 ? nlohmann::json(limit) : nullptr;
   recommended["headroom_bytes"] =
-      limit > 0 ? nlohmann::json(limit - figures["peak_mem_bytes"].get<int64_t>()) : nullptr;
+      limit > 0 ? nlohmann::json(limit - result.recommended().peak_mem_bytes()) : nullptr;
   recommended["default"] = nullptr;
   if (choice.plain) {
     const RankingRow& plain = result.ranking[*choice.plain];
@@ -304,7 +303,8 @@ nlohmann::json ReportJson(const SearchResult& result) {
 
 void WriteReport(const SearchResult& result, const std::string& directory) {
   const nlohmann::json report = ReportJson(result);
-  WriteReportFiles(report.dump(2) + "\n", ReportHtml(report), directory);
+  const std::string page = ReportHtml(report, MakeFindings(result));
+  WriteReportFiles(report.dump(2) + "\n", page, directory);
 }
 
 void WriteReportFromStudy(const std::string& study_path, const std::string& directory) {

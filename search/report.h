@@ -5,12 +5,15 @@
 #include <string>
 
 #include "search/driver.h"
-#include "search/page/page.h"
+#include "search/page/findings.h"
 
 namespace trimtab {
 
 /// The report. `recommended.run` is a RunConfig: `trimtab train --config report.json` takes it.
 nlohmann::json ReportJson(const SearchResult& result);
+
+/// Returns what the result says in sentences.
+Findings MakeFindings(const SearchResult& result);
 
 /// How far the machine's speed wandered, in a line; empty when no visit was probed.
 std::string MachineSpeedText(const SearchResult& result);

@@ -1,8 +1,5 @@
 // The parts of a report about its race and its machine.
-#include <fmt/ranges.h>
-
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "engine/base/error.h"
 #include "search/report_json.h"
@@ -98,45 +95,6 @@ nlohmann::json MachineJson(const SearchResult& result) {
           {"text", MachineSpeedText(result)},
           {"rounds", std::move(rounds)},
           {"visits", std::move(visits)}};
-}
-
-std::string MachineSpeedText(const SearchResult& result) {
-  if (!result.race.fit || !result.race.fit->probed()) return "";
-  const RaceFit& fit = *result.race.fit;
-  return fmt::format("this machine ran at {:.2f} to {:.2f} of its {} speed during the search",
-                     fit.speed().low, fit.speed().high, fit.calibrated() ? "calibrated" : "median");
-}
-
-std::string ProbeNote(const SearchResult& result) {
-  if (!result.race.fit || !result.race.fit->probed()) return "";
-  std::string note;
-  if (!result.race.fit->stands_for_steps()) {
-    note = fmt::format(
-        "the machine's speed wandered, but steps followed only {:.0f} % of what the probe saw",
-        100 * result.race.fit->exponent());
-  }
-  for (const Mode& mode : result.race.fit->throttled()) {
-    note += fmt::format("{}{} ran at another speed beside the others than in the calibration",
-                        note.empty() ? "" : "; ", InWords(mode));
-  }
-  return note;
-}
-
-std::string StragglerNote(const SearchResult& result) {
-  int64_t visits = 0;
-  int64_t slow = 0;
-  std::set<std::string> places;
-  for (const CandidateRecord& candidate : result.candidates) {
-    for (const VisitRecord& visit : candidate.visits) {
-      ++visits;
-      if (!visit.measurement.stragglers.empty()) ++slow;
-      for (const Straggler& each : visit.measurement.stragglers) places.insert(PlaceOf(each));
-    }
-  }
-  if (slow == 0) return "";
-  return fmt::format(
-      "{} of {} visits waited for a rank slower than the others, and count little: {}", slow,
-      visits, fmt::join(places, "; "));
 }
 
 }  // namespace trimtab

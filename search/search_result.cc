@@ -18,10 +18,11 @@ namespace {
   if (first == ranking.end()) {
     throw StorageError(fmt::format("{}: a damaged study: its candidates are not there", path));
   }
-  throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}: {}",
+  throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}",
                                     std::count_if(ranking.begin(), ranking.end(), failed),
-                                    first->layout, first->StateName(),
-                                    candidates[first->candidate].last_message));
+                                    first->layout,
+                                    FailureText(first->failure.value_or(TrialState::kFailed),
+                                                candidates[first->candidate].last_message)));
 }
 
 RaceRules RulesOf(const SearchGoal& goal) {
@@ -162,7 +163,7 @@ SearchResult ResultFromStudy(const Study& study) {
   }
   if (result.space.unexplored > 0) {
     const std::string open =
-        fmt::format("{} candidates were not looked at, of which one could be up to {:.1f} % better",
+        fmt::format("{} candidates were not looked at, of which one could take up to {:.1f} % less",
                     result.space.unexplored, 100 * result.space.gap);
     result.partial_reason += (result.partial_reason.empty() ? "" : "; ") + open;
     result.partial = true;

@@ -20,7 +20,7 @@ void SeedStudy::RequireSameMachine(const Cluster& here) const {
         fmt::format("{}: a study of another machine: cluster.{} is {} there and {} here", path, key,
                     its.at(key).dump(), mine.at(key).dump()));
   }
-  if (here.device == "cpu" && !profile.measured_on.empty() &&
+  if (here.device == DeviceKind::kCpu && !profile.measured_on.empty() &&
       !profile.measured_on.starts_with(DescribeThisMachine())) {
     throw InputError(fmt::format("{}: a study of another machine: \"{}\"; this one is \"{}\"", path,
                                  profile.measured_on, DescribeThisMachine()));

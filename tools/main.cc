@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
+#include "tools/build_commit.h"
 #include "tools/cli/command.h"
+#include "tools/cli/version.h"
 
 namespace {
 
@@ -20,5 +22,6 @@ void LimitSpinning(char** argv) {
 
 int main(int argc, char** argv) {
   LimitSpinning(argv);
+  trimtab::SetBuildCommit(trimtab::BuildCommit());
   return trimtab::RunCommand(argc, argv);
 }

@@ -74,14 +74,14 @@ void WaySpan::Append(const WaySpan& next, int64_t times) {
 
 const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run, const PriceSetting* last) {
   const Mode mode = ModeOf(run, cluster_);
-  const Precision precision = run.layout.precision;
+  const Precision precision = run.layout.numerics.precision;
   const auto fits = [&](const PriceSetting& setting) {
     return setting.mode == mode && setting.precision == precision && setting.fp8 == run.fp8 &&
            setting.routing == run.routing && setting.packing == run.packing &&
            setting.frozen == run.frozen && setting.groups == run.optimizer.groups;
   };
   if (last != nullptr && fits(*last)) return *last;
-  const std::lock_guard lock(settings_mutex_);
+  const MutexLock lock(settings_mutex_);
   const auto known = std::find_if(settings_.begin(), settings_.end(), fits);
   if (known != settings_.end()) return *known;
   settings_.push_back({.number = static_cast<int64_t>(settings_.size()),
@@ -124,7 +124,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(layout.dispatch)
       .Put(layout.tp_overlap_chunks, 7)
       .Put(layout.micro_batch, 24)
-      .Put(layout.gradients)
+      .Put(layout.numerics.gradients)
       .Put(PassesOf(layout))
       .Put(later ? 1 : 0, 1)
       // Passes talk to the data-parallel ranks from stage 2 on.
@@ -132,7 +132,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(gradients_sharded && !layout.overlap_grad_reduce ? 1 : 0, 1)
       .Put(layout.reshard_after_forward ? 1 : 0, 1)
       // fp8 copies of what is gathered then are made in the forward pass.
-      .Put(TypesOf(layout).fp8 && layout.overlap_param_gather ? 1 : 0, 1)
+      .Put(TypesOf(layout.numerics).fp8 && layout.overlap_param_gather ? 1 : 0, 1)
       // Gathered weights that stay: in a pipeline from step to step.
       .Put(layout.zero == 3 && layout.pp > 1 ? 1 : 0, 1);
   if (gradients_sharded) {
@@ -194,6 +194,7 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
 void ChunkCosts::SetPrices(const Cluster& cluster) {
   TRIMTAB_ASSERT(remembered_ == Remembered::kRecordings, "only recordings can be priced again");
   cluster_ = cluster;
+  const MutexLock lock(settings_mutex_);
   for (PriceSetting& setting : settings_) {
     setting.pricer = PricerOf(cluster_, setting.mode, setting.precision, setting.moe);
   }
@@ -284,7 +285,7 @@ WaySpans ChunkCosts::SpansOf(const PriceSetting& setting, const RunConfig& run,
   return Compose(setting, run, chunk, &Layers::spans, later);
 }
 
-AmidSpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later) {
+InnerSpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later) {
   const RecomputeConfig& plan = run.layout.recompute[0];
   const int64_t together = RecomputeGroupOf(plan, 0, setting.stretch.count).count;
   const ModelChunk three = {setting.stretch.first, 3 * together, /*embedding=*/false,
@@ -297,7 +298,7 @@ AmidSpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig&
   const PricedGroup<WaySpans>& group = recorded.spans.groups.front();
   if (together == 1) return {group.parts.front(), recorded.begins};
   TRIMTAB_ASSERT(group.parts.size() > 1, "no layer stands within a group of {}", together);
-  AmidSpans within;
+  InnerSpans within;
   for (size_t part = 1; part < group.parts.size(); part += 2) {
     for (size_t way = 0; way < kWayCount; ++way) within.ways[way].Append(group.parts[part][way]);
   }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "cost_model/closed_form/packed_key.h"
@@ -16,6 +15,7 @@
 #include "cost_model/prices/price.h"
 #include "cost_model/recordings/piece_cost.h"
 #include "cost_model/recordings/recording.h"
+#include "engine/base/mutex.h"
 #include "engine/config/run/run_config.h"
 #include "engine/schedule/chunks.h"
 
@@ -55,7 +55,7 @@ struct WaySpan {
 };
 using WaySpans = std::array<WaySpan, kWayCount>;
 /// Of a layer amid others, by the way through it.
-struct AmidSpans {
+struct InnerSpans {
   WaySpans ways;
   /// What is in use when it begins its backward pass, or its part, above what there was before the
   /// forward pass of the layer before it; unknown within a group.
@@ -97,7 +97,7 @@ class ChunkCosts {
   /// Of a layer of the longest stretch of like ones (at least 3) that others stand around,
   /// recomputed like it; of a plan with groups (of at least kShownOfGroup layers, and the stretch
   /// of at least three groups) one within a group. Not `later`: see RecordMicroBatch.
-  AmidSpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later);
+  InnerSpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later);
   /// See RecordIds and RecordMessages.
   int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                   int64_t in_flight);
@@ -135,7 +135,7 @@ class ChunkCosts {
     std::unique_ptr<LayersRecording> recording;
     PricedLayers<WayCosts> costs;
     PricedLayers<WaySpans> spans;
-    std::array<int64_t, kWayCount> begins{};  // of the group amid others: see AmidSpans
+    std::array<int64_t, kWayCount> begins{};  // of the group amid others: see InnerSpans
     int64_t prices = 0;                       // that both are by
   };
   struct PricedChunk {
@@ -160,8 +160,9 @@ class ChunkCosts {
   Cluster cluster_;
   Remembered remembered_;
   int64_t prices_ = 0;  // how often they were set
-  std::mutex settings_mutex_;
-  std::deque<PriceSetting> settings_;  // its elements stay where they are
+  Mutex settings_mutex_;
+  // Its elements stay where they are.
+  std::deque<PriceSetting> settings_ TRIMTAB_GUARDED_BY(settings_mutex_);
   SharedMemo<Layers> layers_;
   SharedMemo<PricedChunk> chunks_;
   SharedMemo<int64_t> id_bytes_;

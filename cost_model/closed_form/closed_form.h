@@ -13,18 +13,19 @@
 
 namespace trimtab {
 
-/// How much of a layout is chosen. What is not has its default, and `dp` has all ranks left.
+/// How much of a layout is chosen. What is not has its default, and `dp` has all ranks left. The
+/// bound of each part is derived in docs/bounds.md.
 enum class LayoutPart : uint8_t {
-  kNumerics,    // numerics, ranks, the global batch
-  kParts,       // and tp, sp, cp and its messages, ep, etp, dispatch, overlap chunks
-  kShape,       // and the micro batch
-  kMicroBatch,  // and what is recomputed: a range of plans
-  kPipeline,    // and the pipeline, but backward passes in two parts are looked at as whole ones
-  kPasses,      // and these: all but how replicas are sharded
-  kSharding,    // all, but what moving shards about takes is not looked at
-  kMoving,      // all, but moving them is looked at amid chunks alone, beside what hides the most
-  kLayers,      // all, but moving them is looked at amid chunks alone
-  kWhole,
+  kNumerics,     // numerics, ranks, the global batch
+  kParts,        // and tp, sp, cp and its messages, ep, etp, dispatch, overlap chunks
+  kShape,        // and the micro batch
+  kPlans,        // and a range of plans of recomputation
+  kPipeline,     // and the pipeline; backward passes in two parts count as whole ones
+  kSplitPasses,  // the same, with these in two parts
+  kSharding,     // all, but waits for shards and the end of the step are left out
+  kFirstWaits,   // all, with the waits of inner layers that the first micro batch tells
+  kWaits,        // all, with the waits of inner layers and the end of the step
+  kWhole,        // all, of one plan: every layer among its own neighbours
 };
 
 /// No layout that the chosen part belongs to takes less.

@@ -65,25 +65,35 @@ int64_t LeastGroupsHeld(const RunConfig& run, int64_t group) {
 }  // namespace
 
 StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
-  // By the formulas of GPUs no op takes longer for several sequences at once than for one after the
-  // other: a micro batch of the whole batch takes no longer than all that it is divided into.
-  RunConfig together = run;
-  together.layout.micro_batch = run.global_batch;
-  together.layout.tp_overlap_chunks = 1;
-  const PricedRun priced = {together, together.layout};
+  const PriceSetting& setting = spans_.SettingOf(run);
+  ParallelConfig together = run.layout;
+  together.micro_batch = run.global_batch;
+  together.tp_overlap_chunks = 1;
+  // Replicas, and what a rank keeps of a parameter, make no difference to a pass.
+  const PackedKey key =
+      ChunkCosts::ShapeKey(setting, together, /*later=*/false, together.recompute[0])
+          .Put(run.layout.tp_overlap_chunks > 1 ? 1 : 0, 1);
+  const auto [known, is_new] = whole_batch_s_.try_emplace(key);
+  if (is_new) known->second = WholeBatchSeconds(run, together);
+  if (!known->second) return {};
+  // What is held between steps is looked at of those that are left: setting up a whole rank takes
+  // longer than recording a layer of each kind.
+  return Finished(run, setting, *known->second / static_cast<double>(run.layout.dp), 0);
+}
+
+std::optional<double> StepBounds::WholeBatchSeconds(const RunConfig& run,
+                                                    const ParallelConfig& together) {
+  RunConfig whole = run;
+  whole.layout = together;
+  const PricedRun priced = {whole, whole.layout};
   PassSpans::Shape shape = spans_.Of(priced);
-  if (!shape.legal()) return {};  // no such run could be recorded
+  if (!shape.legal()) return std::nullopt;
   // What was measured of a cpu may cost more than twice as much for twice as much: of caches. And
   // how many rows more the fullest experts have is rounded, for few of them to less than their
   // share.
   const bool rounds = run.model.moe.used() && run.routing.imbalance_factor != 1;
-  double seconds = 0;
-  if (cluster_.device != "cpu" && !rounds) {
-    seconds = LeastSecondsOfFirst(shape.OfFirst(WholeModel(model_)), run.layout);
-  }
-  // What is held between steps is looked at of those that are left: setting up a whole rank takes
-  // longer than recording a layer of each kind.
-  return Finished(run, shape.setting(), seconds / static_cast<double>(run.layout.dp), 0);
+  if (cluster_.device == DeviceKind::kCpu || rounds) return 0;
+  return LeastSecondsOfFirst(shape.OfFirst(WholeModel(model_)), run.layout);
 }
 
 StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/config/layout/parallel_config.h"
 
 namespace trimtab {
 
@@ -31,6 +32,11 @@ class PackedKey {
   template <typename Enum>
   [[gnu::always_inline]] PackedKey& Put(Enum value) {
     return Put(static_cast<int64_t>(value), 3);
+  }
+  /// All of them: a new member does not compile until it is named here.
+  [[gnu::always_inline]] PackedKey& Put(const Numerics& numerics) {
+    const auto& [precision, master, moments, gradients] = numerics;
+    return Put(precision).Put(master).Put(static_cast<int64_t>(moments), 4).Put(gradients);
   }
   bool operator==(const PackedKey& other) const { return words_ == other.words_; }
 

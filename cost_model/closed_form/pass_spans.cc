@@ -48,8 +48,8 @@ WaySpans PassSpans::Shape::OfFirst(const ModelChunk& chunk) {
   return chunks_.SpansOf(setting_, priced_.Made(), chunk, /*later=*/false);
 }
 
-const AmidSpans& PassSpans::Shape::OfLayer(bool later) {
-  std::optional<AmidSpans>& known = later || known_.layer ? known_.layer : known_.first_of_layer;
+const InnerSpans& PassSpans::Shape::OfLayer(bool later) {
+  std::optional<InnerSpans>& known = later || known_.layer ? known_.layer : known_.first_of_layer;
   if (!known) known = chunks_.SpansOfLayer(setting_, priced_.Made(), later);
   return *known;
 }

@@ -47,8 +47,8 @@ struct KnownSpans {
   };
   std::vector<Chunk> chunks;
   std::vector<Messages> messages;
-  std::optional<AmidSpans> layer;
-  std::optional<AmidSpans> first_of_layer;
+  std::optional<InnerSpans> layer;
+  std::optional<InnerSpans> first_of_layer;
   std::optional<LayerBytes> layer_bytes;
   bool checked = false;  // whether it is legal
   bool legal = false;
@@ -78,7 +78,7 @@ class PassSpans {
     /// empty. Composed anew with each call.
     WaySpans OfFirst(const ModelChunk& chunk);
     /// See ChunkCosts::SpansOfLayer.
-    const AmidSpans& OfLayer(bool later = true);
+    const InnerSpans& OfLayer(bool later = true);
     /// Of passes that move no shards.
     LayerBytes BytesOfLayers();
     /// Calls `each(chunk)` with one layer of each kind, alone.

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "cost_model/closed_form/packed_key.h"
+#include "engine/base/mutex.h"
 
 namespace trimtab {
 
@@ -21,9 +22,15 @@ class SharedMemo {
     return entry.value;
   }
 
-  size_t size() const { return entries_.size(); }
+  size_t size() const {
+    const MutexLock lock(mutex_);
+    return entries_.size();
+  }
   /// Only while no other thread asks, and where nobody has a value.
-  void Clear() { entries_.clear(); }
+  void Clear() {
+    const MutexLock lock(mutex_);
+    entries_.clear();
+  }
 
  private:
   struct Entry {
@@ -32,12 +39,12 @@ class SharedMemo {
   };
 
   Entry& At(const PackedKey& key) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return entries_[key];
   }
 
-  std::mutex mutex_;
-  std::unordered_map<PackedKey, Entry, PackedKey::Hash> entries_;
+  mutable Mutex mutex_;
+  std::unordered_map<PackedKey, Entry, PackedKey::Hash> entries_ TRIMTAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace trimtab

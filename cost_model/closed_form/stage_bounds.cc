@@ -160,7 +160,7 @@ int64_t PassBytes::Peak(const InFlight& in_flight, int64_t chunks) const {
   if (in_flight.whole > firsts) all = all.Then(later.Times(in_flight.whole - firsts));
   const int64_t peak = std::max<int64_t>({0, all.peak, all.change + backward_peak});
   if (in_flight.weights_to_come == 0) return peak;
-  const int64_t behind = in_flight.weights_to_come * for_weights;
+  const int64_t behind = in_flight.weights_to_come * left_for_weights;
   return std::max(peak, behind + in_flight.whole * later.change + backward_peak);
 }
 

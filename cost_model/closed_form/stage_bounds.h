@@ -77,7 +77,7 @@ struct PassBytes {
   MemorySpan first = {INT64_MAX, INT64_MAX};
   MemorySpan later = {INT64_MAX, INT64_MAX};
   int64_t backward_peak = INT64_MAX;
-  int64_t for_weights = INT64_MAX;
+  int64_t left_for_weights = INT64_MAX;
 
   /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
   /// Not `several`: of a step of one micro batch.

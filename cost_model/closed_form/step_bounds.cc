@@ -50,11 +50,11 @@ std::array<int64_t, 2> HeadBytes(const ModelChunk& chunk, PassSpans::Shape& shap
 /// Seconds of the step's GEMMs over weights, divided evenly over all ranks at the peak rate. Zero
 /// on a cpu, whose measured tables have no peak.
 double LeastProductSeconds(const RunConfig& run, const Cluster& cluster) {
-  if (cluster.device == "cpu") return 0;
+  if (cluster.device == DeviceKind::kCpu) return 0;
   double peak = 0;
   for (const auto& [precision, rate] : cluster.profile.peak_flops) {
     const bool is_fp8 = precision == Name(Precision::kFp8);
-    if (!is_fp8 || run.layout.precision == Precision::kFp8) peak = std::max(peak, rate.value);
+    if (!is_fp8 || TypesOf(run.layout.numerics).fp8) peak = std::max(peak, rate.value);
   }
   if (peak <= 0) return 0;
   const auto ranks = static_cast<double>(run.layout.world_size());
@@ -71,42 +71,44 @@ StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRang
   whole_.ForgetIfMany();
   if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen, plans);
   if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
-  return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
+  return OfMicroBatch(run, chosen == LayoutPart::kPlans ? &plans : nullptr);
 }
 
-int64_t StepBounds::Several::LeftByEnds(const ModelChunk& chunk) {
+int64_t StepBounds::PlanRangeBytes::BytesOfEnds(const ModelChunk& chunk) {
   const int64_t left = leanest.Of(chunk)[kForwardLater].total.change;
-  return std::max<int64_t>(0, left - chunk.num_layers * again.least_kept);
+  return std::max<int64_t>(0, left - chunk.num_layers * recomputed_layer.least_kept);
 }
 
-int64_t StepBounds::Several::StayingBytes() const {
-  return std::max(moving.bytes[kForwardFirst], moving.bytes[kForwardLater]);
+int64_t StepBounds::PlanRangeBytes::GatheredBytes() const {
+  return std::max(recomputed_waits.bytes[kForwardFirst], recomputed_waits.bytes[kForwardLater]);
 }
 
-void StepBounds::Several::Leave(const ModelChunk& chunk, WaySpans& ways) {
+void StepBounds::PlanRangeBytes::Leave(const ModelChunk& chunk, WaySpans& ways) {
   const WaySpans& lean = leanest.Of(chunk);
   const int64_t layers = chunk.num_layers;
-  const int64_t not_kept = (layers - CeilDiv(layers, most_together)) * again.most_kept;
+  const int64_t not_kept = (layers - CeilDiv(layers, largest_group)) * recomputed_layer.most_kept;
   for (const Way way : {kForwardFirst, kForwardLater}) {
     ways[way].total = {lean[way].total.change - not_kept, lean[way].total.peak - not_kept};
   }
-  if (least_together == 1) return;
+  if (smallest_group == 1) return;
   // When a group runs again that has as many layers, the head is done, and the last group, which
   // may have fewer: their weights may be gone.
-  const int64_t others = std::min(least_together, layers) - 1;
-  const int64_t gone =
-      again.most_kept + LeftByEnds(chunk) + (std::min(most_together, layers) - 1) * StayingBytes();
-  int64_t peak = others * kept.least_kept + again.least_backward_peak - gone;
+  const int64_t others = std::min(smallest_group, layers) - 1;
+  const int64_t gone = recomputed_layer.most_kept + BytesOfEnds(chunk) +
+                       (std::min(largest_group, layers) - 1) * GatheredBytes();
+  int64_t peak = others * kept_layer.least_kept + recomputed_layer.least_backward_peak - gone;
   // What moves beside the group's last layer may be done while the others run again.
-  if (others > 0) peak = std::max(peak, peak - kept.least_kept + moving.backward_peak_bytes);
+  if (others > 0) {
+    peak = std::max(peak, peak - kept_layer.least_kept + recomputed_waits.backward_peak_bytes);
+  }
   for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
     ways[way].total.peak = std::max(ways[way].total.peak, peak);
   }
 }
 
-void StepBounds::Several::RaisePeaks(const ModelChunk& chunk, const LayerRange& stretch,
-                                     WaySpans& ways) {
-  if (least_together == 1) return;
+void StepBounds::PlanRangeBytes::RaisePeaks(const ModelChunk& chunk, const LayerRange& stretch,
+                                            WaySpans& ways) {
+  if (smallest_group == 1) return;
   // Amid the layers of a group, which have run again, the last one but one goes backward as it
   // would had they been kept. Of the last group that has as many as the plan says, these are alike,
   // and so is the layer that is next.
@@ -116,39 +118,41 @@ void StepBounds::Several::RaisePeaks(const ModelChunk& chunk, const LayerRange& 
   const int64_t alike = end - std::max(chunk.first_layer, stretch.first);
   const bool to_the_end = stretch.first + stretch.count >= end;
   if (layers < kLeastLayers || !to_the_end) return;
-  if (alike < std::min(layers, most_together + kLeastLayers)) return;
-  const int64_t others = std::min(least_together, layers) - 1;
-  const int64_t left = 2 * again.most_kept + LeftByEnds(chunk) + most_together * StayingBytes();
+  if (alike < std::min(layers, largest_group + kLeastLayers)) return;
+  const int64_t others = std::min(smallest_group, layers) - 1;
+  const int64_t left =
+      2 * recomputed_layer.most_kept + BytesOfEnds(chunk) + largest_group * GatheredBytes();
   for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
-    if (inside.in_use_bytes[way] <= 0) continue;
-    const int64_t above = others * kept.least_kept + inside.in_use_bytes[way] - left;
+    if (kept_waits.in_use_bytes[way] <= 0) continue;
+    const int64_t above = others * kept_layer.least_kept + kept_waits.in_use_bytes[way] - left;
     ways[way].total.peak = std::max(ways[way].total.peak, above);
   }
 }
 
 StepBounds::ChunkPasses StepBounds::PassesOf(const ModelChunk& chunk, const RecomputeConfig& plan,
                                              bool several_micro_batches, PassSpans::Shape& shape,
-                                             std::optional<Several>& several, Moving& moving) {
+                                             std::optional<PlanRangeBytes>& several,
+                                             ShardWaits& waits) {
   const LayerRange stretch = shape.setting().stretch;
-  const bool few = moving.few(chunk) && !moving.few_still;
-  WaySpans ways = few ? moving.few_layers->Of(chunk) : shape.Of(chunk);
-  int64_t for_weights = LeftForWeights(ways, several_micro_batches);
-  if (moving.gradients) AddToNoGradients(ways);
+  const bool few = waits.few(chunk) && !waits.short_chunks_unsharded;
+  WaySpans ways = few ? waits.short_chunks->Of(chunk) : shape.Of(chunk);
+  int64_t left_for_weights = LeftForWeights(ways, several_micro_batches);
+  if (waits.gradients_sharded) AddToNoGradients(ways);
   if (several) {
     const int64_t of_leanest = LeftForWeights(several->leanest.Of(chunk), several_micro_batches);
-    for_weights = std::min(for_weights, of_leanest);
+    left_for_weights = std::min(left_for_weights, of_leanest);
     several->Leave(chunk, ways);
     several->RaisePeaks(chunk, stretch, ways);
   }
-  ways = moving.With(plan, chunk, stretch, ways);
-  if (!several && (moving.recomputed || moving.kept)) {
-    moving.RaisePeaks(plan, chunk, stretch, HeadBytes(chunk, shape), ways);
+  ways = waits.With(plan, chunk, stretch, ways);
+  if (!several && (waits.recomputed || waits.kept)) {
+    waits.RaisePeaks(plan, chunk, stretch, HeadBytes(chunk, shape), ways);
   }
-  return {ways, for_weights};
+  return {ways, left_for_weights};
 }
 
 StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
-                                        std::optional<Several> several, Moving moving,
+                                        std::optional<PlanRangeBytes> several, ShardWaits waits,
                                         const std::vector<EndCosts>* ends) {
   const ParallelConfig& layout = priced.layout;
   const RecomputeConfig& plan = layout.recompute[0];
@@ -177,7 +181,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
                       chunk.num_layers == before.num_layers &&
                       chunk.embedding == before.embedding && chunk.head == before.head;
     if (!same) {
-      of_chunk = PassesOf(chunk, plan, several_micro_batches, shape, several, moving);
+      of_chunk = PassesOf(chunk, plan, several_micro_batches, shape, several, waits);
       like = shape.Like(chunk);
     }
     before = chunk;
@@ -186,8 +190,9 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
     bytes[stage].Consider(of_chunk.ways, received, sent, several_micro_batches);
-    bytes[stage].for_weights = std::min(bytes[stage].for_weights, of_chunk.for_weights);
-    if (whole_for_parts) bytes[stage].backward_peak = bytes[stage].for_weights = 0;
+    bytes[stage].left_for_weights =
+        std::min(bytes[stage].left_for_weights, of_chunk.left_for_weights);
+    if (whole_for_parts) bytes[stage].backward_peak = bytes[stage].left_for_weights = 0;
     if (!alike) stages[stage].push_back(like);
   }
   for (size_t stage = 0; ends != nullptr && stage < ends->size(); ++stage) {
@@ -200,7 +205,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   } else if (pp == 1 || whole_for_parts) {
     passes.seconds = sums.Busiest();
   } else {
-    passes.seconds = sums.Slowest(layout.schedule, /*longer_weights=*/moving.gradients);
+    passes.seconds = sums.Slowest(layout.schedule, /*longer_weights=*/waits.gradients_sharded);
   }
   for (const int64_t stage : alike ? FullestOfAlike(cut, pp) : StagesToWeigh(stages)) {
     const InFlight in_flight = LeastInFlight(priced.run.layout.schedule, pipeline, stage);
@@ -213,9 +218,9 @@ StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const Pl
   // Groups of layers are looked at as such only where all is chosen: recording them takes long.
   const bool one = plans.first == plans.leanest;
   const bool several = !one || (IsUniform(plans.first) && chosen < LayoutPart::kWhole);
-  // How shards move beside a layer depends on what its neighbours recompute. Of several plans, it
-  // is looked at amid like ones alone, beside what recomputes the most.
-  if (several) chosen = std::min(chosen, LayoutPart::kLayers);
+  // How long a layer waits depends on what its neighbours recompute. Of several plans, it is looked
+  // at amid like ones alone, beside what recomputes the most.
+  if (several) chosen = std::min(chosen, LayoutPart::kWaits);
   const auto with = [](PricedRun priced, const RecomputeConfig& plan) {
     priced.layout.recompute = plan;
     return priced;
@@ -229,23 +234,23 @@ StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const Pl
   const PricedRun still = with(priced, heaviest);
   const PricedRun sharded = with({run, run.layout}, heaviest);
   const bool known = chosen >= LayoutPart::kSharding;
-  Moving moving = chosen == LayoutPart::kMoving ? moving_.Least(run)
-                  : chosen == LayoutPart::kLayers
-                      ? moving_.Of(sharded, several ? &still : nullptr, plans)
-                      : Moving{};
-  moving.gradients = chosen < LayoutPart::kWhole && MostZero(run.layout, known) >= 2;
-  std::optional<Several> others;
-  if (several) others.emplace(SeveralPlans(priced, leanest, plans));
-  for (const std::optional<MovingLayer>& layer : {moving.least, moving.recomputed}) {
-    if (several && layer) others->moving = *layer;
+  ShardWaits waits = chosen == LayoutPart::kFirstWaits ? shard_waits_.OfFirst(run)
+                     : chosen == LayoutPart::kWaits
+                         ? shard_waits_.Of(sharded, several ? &still : nullptr, plans)
+                         : ShardWaits{};
+  waits.gradients_sharded = chosen < LayoutPart::kWhole && MostZero(run.layout, known) >= 2;
+  std::optional<PlanRangeBytes> others;
+  if (several) others.emplace(BytesOfRange(priced, leanest, plans));
+  for (const std::optional<LayerWaits>& layer : {waits.any_layer, waits.recomputed}) {
+    if (several && layer) others->recomputed_waits = *layer;
   }
-  if (several && IsUniform(plans.first) && moving.kept) others->inside = *moving.kept;
+  if (several && IsUniform(plans.first) && waits.kept) others->kept_waits = *waits.kept;
   PassSpans& spans = chosen == LayoutPart::kWhole ? whole_ : spans_;
   // Recording how a step ends takes longer than looking at its passes.
   const std::vector<EndCosts>* ends =
-      chosen >= LayoutPart::kLayers ? &ends_->Of(spans_.SettingOf(run), run) : nullptr;
+      chosen >= LayoutPart::kWaits ? &ends_->Of(spans_.SettingOf(run), run) : nullptr;
   const Passes passes =
-      PassesOf(priced, spans.Of(priced), std::move(others), std::move(moving), ends);
+      PassesOf(priced, spans.Of(priced), std::move(others), std::move(waits), ends);
   int64_t bytes = 0;
   for (const StageBytes& each : passes.bytes) {
     bytes = std::max(bytes, HeldBytes(run, known, each.stage) + each.bytes);
@@ -253,16 +258,17 @@ StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const Pl
   return Finished(run, spans_.SettingOf(run), passes.seconds, bytes);
 }
 
-StepBounds::Several StepBounds::SeveralPlans(const PricedRun& priced, const PricedRun& leanest,
-                                             const PlanRange& plans) {
-  Several several = {.leanest = spans_.Of(leanest)};
+StepBounds::PlanRangeBytes StepBounds::BytesOfRange(const PricedRun& priced,
+                                                    const PricedRun& leanest,
+                                                    const PlanRange& plans) {
+  PlanRangeBytes several = {.leanest = spans_.Of(leanest)};
   if (!IsUniform(plans.leanest)) return several;
   PricedRun kept = priced;
   kept.layout.recompute = {};
-  several.most_together = plans.leanest.num_layers;
-  several.least_together = IsUniform(plans.first) ? plans.first.num_layers : 1;
-  several.again = several.leanest.BytesOfLayers();
-  several.kept = spans_.Of(kept).BytesOfLayers();
+  several.largest_group = plans.leanest.num_layers;
+  several.smallest_group = IsUniform(plans.first) ? plans.first.num_layers : 1;
+  several.recomputed_layer = several.leanest.BytesOfLayers();
+  several.kept_layer = spans_.Of(kept).BytesOfLayers();
   return several;
 }
 
@@ -270,6 +276,8 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
   const ParallelConfig& layout = run.layout;
   const PriceSetting& setting = spans_.SettingOf(run);
   const int64_t zero = MostZero(layout, sharded);
+  // The space has stages as even as can be; of others nothing is remembered.
+  if (!layout.stages.empty()) return RecordedHeldBytes(run, zero, stage);
   const PackedKey key = PackedKey()
                             .Put(setting.number, 10)
                             .Put(layout.tp, 20)
@@ -282,9 +290,7 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
                             .Put(zero, 2)
                             .Put(layout.shard, 20)
                             .Put(run.optimizer.kind)
-                            .Put(layout.master)
-                            .Put(static_cast<int64_t>(layout.moments), 4)
-                            .Put(layout.gradients)
+                            .Put(layout.numerics)
                             .Put(stage, 20);
   return costs_->held().Get(key, [&] { return RecordedHeldBytes(run, zero, stage); });
 }
@@ -299,7 +305,7 @@ int64_t StepBounds::RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_
   if (spans_.SettingOf(run).alike) held.layout.vp = 1;
   if (held.layout.vp == 1) held.layout.schedule = Schedule::k1F1B;
   // fp8 has scales for each micro batch in flight; interleaved schedules go in rounds.
-  const bool one = !TypesOf(layout).fp8 && held.layout.vp == 1;
+  const bool one = !TypesOf(layout.numerics).fp8 && held.layout.vp == 1;
   held.global_batch = layout.micro_batch * layout.dp * (one ? int64_t{1} : layout.pp);
   if (FirstBrokenRule(held) != nullptr) return 0;
   const PipelineShape shape = {layout.pp, held.layout.vp, held.num_micro_batches()};

@@ -16,7 +16,7 @@ constexpr size_t kMostEnds = size_t{1} << 9;
 
 const std::vector<EndCosts>& StepEnds::Of(const PriceSetting& setting, const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
-  const bool fp8 = TypesOf(layout).fp8;
+  const bool fp8 = TypesOf(layout.numerics).fp8;
   PackedKey key = PackedKey()
                       .Put(setting.number, 10)
                       .Put(layout.tp, 20)
@@ -30,9 +30,7 @@ const std::vector<EndCosts>& StepEnds::Of(const PriceSetting& setting, const Run
                       .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
                       .Put(layout.overlap_param_gather ? 1 : 0, 1)
                       .Put(run.optimizer.kind)
-                      .Put(layout.master)
-                      .Put(static_cast<int64_t>(layout.moments), 4)
-                      .Put(layout.gradients)
+                      .Put(layout.numerics)
                       .Put(layout.pp, 20)
                       .Put(layout.vp, 20)
                       .Put(NumberOf(layout.stages, stage_layers_), 20);
@@ -63,7 +61,7 @@ const std::vector<EndCosts>& StepEnds::Of(const PriceSetting& setting, const Run
 void StepEnds::Record(const PriceSetting& setting, const RunConfig& run, int64_t micro_batches,
                       Ends& ends) {
   const ParallelConfig& layout = run.layout;
-  const bool fp8 = TypesOf(layout).fp8;
+  const bool fp8 = TypesOf(layout.numerics).fp8;
   RunConfig shorter = run;
   shorter.global_batch = layout.micro_batch * layout.dp * micro_batches;
   if (!fp8 && layout.vp == 1) shorter.layout.schedule = Schedule::k1F1B;

@@ -263,7 +263,7 @@ std::vector<StageProgram> ProgramsOf(const RunConfig& run) {
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline) {
   RequireLegal(run);
   const Mode mode = ModeOf(run, cluster);
-  const Pricer pricer = PricerOf(cluster, mode, run.layout.precision, run.model.moe);
+  const Pricer pricer = PricerOf(cluster, mode, run.layout.numerics.precision, run.model.moe);
   const std::vector<StageProgram> programs = ProgramsOf(run);
 
   DryRunResult result;
@@ -294,7 +294,7 @@ Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster,
   RequireLegal(run);
   const ParallelConfig& layout = run.layout;
   const Mode mode = ModeOf(run, cluster);
-  const Pricer pricer = PricerOf(cluster, mode, run.layout.precision, run.model.moe);
+  const Pricer pricer = PricerOf(cluster, mode, run.layout.numerics.precision, run.model.moe);
   RunConfig shorter = run;
   shorter.global_batch = layout.micro_batch * layout.dp * MicroBatchesOfEveryKind(run);
   const std::vector<StageProgram> programs = ProgramsOf(run);
@@ -337,8 +337,8 @@ Estimate DryRunStage(const RunConfig& run, const Cluster& cluster, int64_t stage
   const StageProgram program = ProgramOf(run, stage);
   const std::vector<size_t> kinds(program.size());
   const StageResult result =
-      DryStage(run, PricerOf(cluster, mode, run.layout.precision, run.model.moe), stage, kinds,
-               ExecutorOf(mode, cluster), /*with_timeline=*/false);
+      DryStage(run, PricerOf(cluster, mode, run.layout.numerics.precision, run.model.moe), stage,
+               kinds, ExecutorOf(mode, cluster), /*with_timeline=*/false);
   Estimate estimate = EstimateOf(result);
   estimate.breakdown_s.exposed_dp += WeightWaitsAlone(program, result.seconds);
   return estimate;

@@ -26,7 +26,7 @@ constexpr int64_t kMostGpusPerNode = 1024;
 std::vector<std::string> KindNames() {
   std::vector<std::string> names;
   for (const HardwareProfile& profile : BuiltinProfiles()) {
-    if (profile.device == "cuda") names.push_back(profile.aliases.front());
+    if (profile.device == DeviceKind::kCuda) names.push_back(profile.aliases.front());
   }
   return names;
 }
@@ -34,7 +34,7 @@ std::vector<std::string> KindNames() {
 /// The profile of a GPU by its name or an alias, or nullptr.
 const HardwareProfile* GpuOf(const std::string& kind) {
   const HardwareProfile* profile = FindBuiltinProfile(kind);
-  return profile != nullptr && profile->device == "cuda" ? profile : nullptr;
+  return profile != nullptr && profile->device == DeviceKind::kCuda ? profile : nullptr;
 }
 
 /// The value of the first line "key : value" of a file of the kernel; empty if there is none.
@@ -62,7 +62,7 @@ Cluster GpuCluster(const std::string& name, int64_t nodes, int64_t gpus_per_node
                    const HardwareProfile& profile) {
   Cluster cluster;
   cluster.name = name;
-  cluster.device = "cuda";
+  cluster.device = DeviceKind::kCuda;
   cluster.nodes = nodes;
   cluster.ranks_per_node = gpus_per_node;
   cluster.max_ranks = nodes * gpus_per_node;
@@ -177,7 +177,7 @@ int64_t CoresOfThisMachine() {
 Cluster LocalMachine(HardwareProfile profile) {
   Cluster cluster;
   cluster.name = "local";
-  cluster.device = "cpu";
+  cluster.device = DeviceKind::kCpu;
   cluster.cores = CoresOfThisMachine();
   cluster.ranks_per_node = kRanksPerCore * cluster.cores;
   cluster.max_ranks = cluster.ranks_per_node;
@@ -210,15 +210,15 @@ Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_
 }
 
 int64_t MemoryOfRank(const Cluster& cluster, int64_t ranks) {
-  return cluster.device == "cpu" ? cluster.memory_bytes / ranks : cluster.memory_bytes;
+  return cluster.device == DeviceKind::kCpu ? cluster.memory_bytes / ranks : cluster.memory_bytes;
 }
 
 Cluster PricedBy(Cluster cluster, HardwareProfile profile, const std::string& where) {
   if (profile.device != cluster.device) {
     throw InputError(fmt::format("{}: $.device: expected \"{}\" for the cluster '{}', got \"{}\"",
-                                 where, cluster.device, cluster.name, profile.device));
+                                 where, Name(cluster.device), cluster.name, Name(profile.device)));
   }
-  if (cluster.device != "cpu") {
+  if (cluster.device != DeviceKind::kCpu) {
     if (cluster.own_link) {
       profile.link_bandwidth = cluster.profile.link_bandwidth;
       profile.link_latency_s = cluster.profile.link_latency_s;
@@ -254,8 +254,7 @@ std::vector<ClusterListing> ListClusters() {
 }
 
 Executor ExecutorOf(const Mode& mode, const Cluster& cluster) {
-  const DeviceKind kind = cluster.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
-  return {.kind = kind, .threads = mode.threads};
+  return {.kind = cluster.device, .threads = mode.threads};
 }
 
 double PowerPerGpu(const Cluster& cluster) {
@@ -263,7 +262,7 @@ double PowerPerGpu(const Cluster& cluster) {
 }
 
 Mode ModeOf(const RunConfig& run, const Cluster& cluster) {
-  if (cluster.device != "cpu") return {1, 1};
+  if (cluster.device != DeviceKind::kCpu) return {1, 1};
   const int64_t ranks = run.layout.world_size();
   const int64_t threads =
       run.threads_per_rank > 0 ? run.threads_per_rank : std::max<int64_t>(1, cluster.cores / ranks);

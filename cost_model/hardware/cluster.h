@@ -27,7 +27,7 @@ struct Reliability {
 
 struct Cluster {
   std::string name;
-  std::string device;  // cpu | cuda
+  DeviceKind device = DeviceKind::kCpu;  // cpu | cuda
   int64_t nodes = 1;
   int64_t ranks_per_node = 1;     // GPUs of a node; on cpu, the most ranks of the machine
   int64_t max_ranks = 1;          // nodes * ranks_per_node

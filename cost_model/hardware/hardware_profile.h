@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/device_kind.h"
 #include "engine/base/dtype.h"
 #include "engine/device/record.h"
 
@@ -138,12 +139,12 @@ struct EfficiencyCurve {
 
 struct HardwareProfile {
   std::string name;
-  std::vector<std::string> aliases;  // other names of the machine: "h100", "H100-SXM"
-  std::string generation;            // of its kind: machines of one share efficiencies
-  std::string device;                // cpu | cuda
-  int64_t multiprocessors = 0;       // of a GPU, over which products are cut into tiles; 0 = none
-  int64_t link_domain = 0;           // GPUs that the link joins, over nodes; 0 = those of a node
-  bool link_reduces = false;         // its switches add up what all-reduces send (NVLink SHARP)
+  std::vector<std::string> aliases;      // other names of the machine: "h100", "H100-SXM"
+  std::string generation;                // of its kind: machines of one share efficiencies
+  DeviceKind device = DeviceKind::kCpu;  // cpu | cuda
+  int64_t multiprocessors = 0;  // of a GPU, over which products are cut into tiles; 0 = none
+  int64_t link_domain = 0;      // GPUs that the link joins, over nodes; 0 = those of a node
+  bool link_reduces = false;    // its switches add up what all-reduces send (NVLink SHARP)
   /// FLOP/s of a GPU or of a cpu core, dense, by what is multiplied: "fp32", "tf32", "bf16",
   /// "fp16", "fp8". A precision without a rate cannot be priced.
   std::map<std::string, Quantity> peak_flops;

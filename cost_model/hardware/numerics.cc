@@ -30,19 +30,18 @@ constexpr Preset kPresets[] = {{"full", MasterWeights::kFp32, DType::kF32, DType
                                {"reduced", MasterWeights::kRemainder, DType::kBf16, DType::kF32},
                                {"minimal", MasterWeights::kRemainder, DType::kBf16, DType::kBf16}};
 
-std::string Joined(const ParallelConfig& layout) {
-  return fmt::format("{}/{}/{}", Name(layout.master), Name(layout.moments), Name(layout.gradients));
+std::string Joined(const Numerics& numerics) {
+  return fmt::format("{}/{}/{}", Name(numerics.master), Name(numerics.moments),
+                     Name(numerics.gradients));
 }
 
 /// Whether masters may be remainders, and gradients bf16.
-bool HasBf16Weights(const ParallelConfig& layout) {
-  return TypesOf(layout).weights == DType::kBf16;
-}
+bool HasBf16Weights(const Numerics& numerics) { return TypesOf(numerics).weights == DType::kBf16; }
 
-void SetPreset(const Preset& preset, ParallelConfig& layout) {
-  layout.master = HasBf16Weights(layout) ? preset.master : MasterWeights::kFp32;
-  layout.moments = preset.moments;
-  layout.gradients = HasBf16Weights(layout) ? preset.gradients : DType::kF32;
+void SetPreset(const Preset& preset, Numerics& numerics) {
+  numerics.master = HasBf16Weights(numerics) ? preset.master : MasterWeights::kFp32;
+  numerics.moments = preset.moments;
+  numerics.gradients = HasBf16Weights(numerics) ? preset.gradients : DType::kF32;
 }
 
 template <typename T>
@@ -75,51 +74,50 @@ std::vector<std::string> OptimizerStatePresets() {
   return names;
 }
 
-void SetOptimizerState(const std::string& name, ParallelConfig& layout) {
+void SetOptimizerState(const std::string& name, Numerics& numerics) {
   for (const Preset& preset : kPresets) {
-    if (name == preset.name) return SetPreset(preset, layout);
+    if (name == preset.name) return SetPreset(preset, numerics);
   }
   const std::vector<std::string> parts = Split(name, '/');
-  const bool known = parts.size() == 3 && FindNamed(kMasters, parts[0], layout.master) &&
-                     FindNamed(kMoments, parts[1], layout.moments) &&
-                     FindNamed(kGradients, parts[2], layout.gradients);
+  const bool known = parts.size() == 3 && FindNamed(kMasters, parts[0], numerics.master) &&
+                     FindNamed(kMoments, parts[1], numerics.moments) &&
+                     FindNamed(kGradients, parts[2], numerics.gradients);
   if (!known) ThrowUnknownState(name);
 }
 
-std::string OptimizerStateName(const ParallelConfig& layout) {
+std::string OptimizerStateName(const Numerics& numerics) {
   for (const Preset& preset : kPresets) {
-    ParallelConfig same = layout;
+    Numerics same = numerics;
     SetPreset(preset, same);
-    if (same == layout) return preset.name;
+    if (same == numerics) return preset.name;
   }
-  return Joined(layout);
+  return Joined(numerics);
 }
 
 std::vector<std::string> EveryOptimizerState(Precision precision) {
-  ParallelConfig layout;
-  layout.precision = precision;
+  Numerics numerics = {.precision = precision};
   std::vector<std::string> names;
   for (const Preset& preset : kPresets) {
-    SetPreset(preset, layout);
-    AppendOnce(OptimizerStateName(layout), names);
+    SetPreset(preset, numerics);
+    AppendOnce(OptimizerStateName(numerics), names);
   }
   for (const MasterWeights master : kMasters) {
-    if (master == MasterWeights::kRemainder && !HasBf16Weights(layout)) continue;
+    if (master == MasterWeights::kRemainder && !HasBf16Weights(numerics)) continue;
     for (const DType moments : kMoments) {
       for (const DType gradients : kGradients) {
-        if (gradients == DType::kBf16 && !HasBf16Weights(layout)) continue;
-        layout.master = master;
-        layout.moments = moments;
-        layout.gradients = gradients;
-        AppendOnce(OptimizerStateName(layout), names);
+        if (gradients == DType::kBf16 && !HasBf16Weights(numerics)) continue;
+        numerics.master = master;
+        numerics.moments = moments;
+        numerics.gradients = gradients;
+        AppendOnce(OptimizerStateName(numerics), names);
       }
     }
   }
   return names;
 }
 
-double BytesPerParameter(const ParallelConfig& layout, OptimizerKind optimizer) {
-  const TrainingTypes types = TypesOf(layout);
+double BytesPerParameter(const Numerics& numerics, OptimizerKind optimizer) {
+  const TrainingTypes types = TypesOf(numerics);
   const int64_t moments = optimizer == OptimizerKind::kAdamW ? 2 : 1;
   int64_t bytes = SizeOf(types.weights) + SizeOf(types.gradients);
   if (types.has_master) bytes += SizeOf(types.master);
@@ -153,19 +151,19 @@ std::string DescribePrecision(Precision precision) {
   TRIMTAB_ASSERT(false, "precision {}", static_cast<int>(precision));
 }
 
-std::string DescribeOptimizerState(const ParallelConfig& layout, OptimizerKind optimizer) {
-  const TrainingTypes types = TypesOf(layout);
+std::string DescribeOptimizerState(const Numerics& numerics, OptimizerKind optimizer) {
+  const TrainingTypes types = TypesOf(numerics);
   const std::string master = !types.has_master ? "fp32 weights as their own master"
-                             : layout.master == MasterWeights::kRemainder
+                             : numerics.master == MasterWeights::kRemainder
                                  ? "fp32 master as bf16 weight + 16-bit remainder"
                                  : "fp32 master beside the weights";
-  const double bytes = BytesPerParameter(layout, optimizer);
+  const double bytes = BytesPerParameter(numerics, optimizer);
   if (optimizer == OptimizerKind::kAdamW) {
     return fmt::format("{}, {} moments, {} gradients: {:.4g} bytes a parameter", master,
-                       Name(layout.moments), Name(layout.gradients), bytes);
+                       Name(numerics.moments), Name(numerics.gradients), bytes);
   }
   return fmt::format("{}, {} momentum of {}, {} gradients: {:.4g} bytes a parameter{}", master,
-                     Name(layout.moments), Name(optimizer), Name(layout.gradients), bytes,
+                     Name(numerics.moments), Name(optimizer), Name(numerics.gradients), bytes,
                      optimizer == OptimizerKind::kMuon ? " of layers' matrices" : "");
 }
 
@@ -179,7 +177,7 @@ std::string Unpriceable(const HardwareProfile& profile, Precision precision) {
                     [&](const ModeTables& mode) { return mode.precisions.contains(rate); });
     if (profile.peak_flops.contains(rate) && in_every_mode) continue;
     const std::string advice =
-        profile.device == "cpu"
+        profile.device == DeviceKind::kCpu
             ? "`trimtab calibrate` measures it anew"
             : fmt::format("it has {}", fmt::join(std::views::keys(profile.peak_flops), ", "));
     return fmt::format("the hardware profile '{}' has no rate of {} products; {}", profile.name,
@@ -189,7 +187,7 @@ std::string Unpriceable(const HardwareProfile& profile, Precision precision) {
 }
 
 std::vector<Precision> SensiblePrecisions(const HardwareProfile& profile) {
-  if (profile.device == "cpu") return {Precision::kFp32};
+  if (profile.device == DeviceKind::kCpu) return {Precision::kFp32};
   std::vector<Precision> sensible;
   for (const Precision each : {Precision::kBf16, Precision::kFp8}) {
     if (Unpriceable(profile, each).empty()) sensible.push_back(each);
@@ -219,8 +217,8 @@ std::vector<Precision> ResolvePrecisions(const std::vector<std::string>& names,
 std::vector<std::string> ResolveOptimizerStates(const std::vector<std::string>& names) {
   std::vector<std::string> resolved;
   for (const std::string& name : names) {
-    ParallelConfig layout;
-    if (name != "auto") SetOptimizerState(name, layout);
+    Numerics numerics;
+    if (name != "auto") SetOptimizerState(name, numerics);
     AppendOnce(name, resolved);
   }
   if (resolved.empty()) throw UsageError("expected at least one optimizer state");

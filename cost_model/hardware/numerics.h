@@ -23,21 +23,20 @@ namespace trimtab {
 /// "full", "reduced", "minimal".
 std::vector<std::string> OptimizerStatePresets();
 
-/// Sets master, moments and gradients of `layout`, whose precision is set, to the state called
+/// Sets master, moments and gradients of numerics whose precision is set to the state called
 /// `name`: a preset, or MASTER/MOMENTS/GRADS as it stands, legal or not. Throws UsageError.
-void SetOptimizerState(const std::string& name, ParallelConfig& layout);
+void SetOptimizerState(const std::string& name, Numerics& numerics);
 
-/// The state of `layout` by name: a preset's where one is the same, else MASTER/MOMENTS/GRADS.
-std::string OptimizerStateName(const ParallelConfig& layout);
+/// The state of `numerics` by name: a preset's where one is the same, else MASTER/MOMENTS/GRADS.
+std::string OptimizerStateName(const Numerics& numerics);
 
 /// Names of every legal state under `precision`: the presets first, then all others.
 std::vector<std::string> EveryOptimizerState(Precision precision);
 
-/// What a layout keeps of each parameter between steps, all ranks together without replicas:
+/// Returns the bytes kept of each parameter between steps, all ranks together without replicas:
 /// weight, master, moments (with the scales of fp16 and int8 ones; AdamW has two, other optimizers
 /// one momentum) and gradient. Bytes, of a trained matrix of a layer.
-double BytesPerParameter(const ParallelConfig& layout,
-                         OptimizerKind optimizer = OptimizerKind::kAdamW);
+double BytesPerParameter(const Numerics& numerics, OptimizerKind optimizer = OptimizerKind::kAdamW);
 
 /// The five precisions, in the order of the table in engine/config/layout/precision.h.
 std::span<const Precision> Precisions();
@@ -45,7 +44,7 @@ std::span<const Precision> Precisions();
 Precision ParsePrecision(const std::string& name);
 /// A line each: what is stored and multiplied in what.
 std::string DescribePrecision(Precision precision);
-std::string DescribeOptimizerState(const ParallelConfig& layout,
+std::string DescribeOptimizerState(const Numerics& numerics,
                                    OptimizerKind optimizer = OptimizerKind::kAdamW);
 
 /// Why `precision` cannot be priced on `profile`: it lacks the rate of its products. Empty when it

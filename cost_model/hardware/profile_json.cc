@@ -146,21 +146,18 @@ ModeTables ModeFromJson(const nlohmann::json& json, const std::string& where) {
       tables.ops[static_cast<OpKind>(kind)] = BytesPoints(ops_object, name);
     }
   }
-  if (const nlohmann::json* list = object.Find("collectives", Need::kRequired)) {
-    if (!list->is_array()) object.Refuse("collectives", "an array");
-    for (size_t i = 0; i < list->size(); ++i) {
-      StrictObject entry((*list)[i], fmt::format("{}[{}]", object.Where("collectives"), i));
-      std::string name;
-      int64_t ranks = 0;
-      entry.Text("kind", name, Need::kRequired);
-      entry.Integer("ranks", ranks, 2, 1 << 16, Need::kRequired);
-      const int kind = FindByName<CollectiveKind>(name, kCollectiveKindCount);
-      if (kind < 0) entry.Refuse("kind", "the name of a collective");
-      tables.collectives[{static_cast<CollectiveKind>(kind), static_cast<int>(ranks)}] =
-          BytesPoints(entry, "points");
-      entry.Finish();
-    }
-  }
+  object.Array("collectives", Need::kRequired, 0, [&](const auto& value, const auto& at) {
+    StrictObject entry(value, at);
+    std::string name;
+    int64_t ranks = 0;
+    entry.Text("kind", name, Need::kRequired);
+    entry.Integer("ranks", ranks, 2, 1 << 16, Need::kRequired);
+    const int kind = FindByName<CollectiveKind>(name, kCollectiveKindCount);
+    if (kind < 0) entry.Refuse("kind", "the name of a collective");
+    tables.collectives[{static_cast<CollectiveKind>(kind), static_cast<int>(ranks)}] =
+        BytesPoints(entry, "points");
+    entry.Finish();
+  });
   object.Finish();
   return tables;
 }
@@ -294,8 +291,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
   int64_t version = 0;
   object.Integer("schema_version", version, kSchemaVersion, kSchemaVersion, Need::kRequired);
   object.Text("name", profile.name, Need::kRequired);
-  const std::vector<std::string> devices = {"cpu", "cuda"};
-  object.Choice("device", profile.device, devices, Need::kRequired);
+  object.Choice("device", profile.device, kDeviceNames, Need::kRequired);
   object.Text("measured_on", profile.measured_on);
   object.Text("generation", profile.generation);
   object.Integer("multiprocessors", profile.multiprocessors, 0, 1 << 16);
@@ -325,13 +321,9 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
   if (profile.shared_ports.value > 1) object.Refuse("shared_ports", "a value of at most 1");
   ReadGemmEfficiency(object, profile);
   ReadAttentionEfficiency(object, profile);
-  if (const nlohmann::json* modes = object.Find("modes")) {
-    if (!modes->is_array()) object.Refuse("modes", "an array");
-    for (size_t i = 0; i < modes->size(); ++i) {
-      profile.modes.push_back(
-          ModeFromJson((*modes)[i], fmt::format("{}[{}]", object.Where("modes"), i)));
-    }
-  }
+  object.Array("modes", Need::kOptional, 0, [&](const auto& value, const auto& at) {
+    profile.modes.push_back(ModeFromJson(value, at));
+  });
   object.Finish();
   return profile;
 }
@@ -339,7 +331,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
 nlohmann::json ToJson(const HardwareProfile& profile) {
   nlohmann::json json = {{"schema_version", kSchemaVersion},
                          {"name", profile.name},
-                         {"device", profile.device},
+                         {"device", Name(profile.device)},
                          {"measured_on", profile.measured_on},
                          {"aliases", profile.aliases},
                          {"generation", profile.generation},

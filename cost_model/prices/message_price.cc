@@ -24,7 +24,7 @@ int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
 MessagePrice::MessagePrice(const HardwareProfile& profile, int64_t ranks_per_node,
                            const SoftwareStack& stack, const MoeConfig& moe)
     : domain_ranks_(std::max<int64_t>({ranks_per_node, profile.link_domain, 1})),
-      trees_(profile.device == "cuda"),
+      trees_(profile.device == DeviceKind::kCuda),
       switch_reduces_(profile.link_reduces && stack.switch_reduction),
       link_latency_s_(profile.link_latency_s.value),
       link_bandwidth_(profile.link_bandwidth.value * profile.link_efficiency.value),

@@ -52,7 +52,7 @@ OpRoofline::OpRoofline(const HardwareProfile& profile, const Mode& mode, int64_t
       chunk_s_(stack.chunk_s.value),
       launch_overhead_s_(profile.launch_overhead_s.value),
       multiprocessors_(profile.multiprocessors) {
-  const bool cpu = profile.device == "cpu";
+  const bool cpu = profile.device == DeviceKind::kCpu;
   // Ranks of a cpu share its memory; a GPU has its own.
   if (cpu) bandwidth_ /= std::max(1, mode.ranks);
   if (attention_kernel_ == AttentionKernel::kFlash2) {

@@ -28,7 +28,7 @@ bool GoesBetweenStages(const CommRecord& message) {
 
 Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,
                int64_t cores, Precision precision, const SoftwareStack& stack, const MoeConfig& moe)
-    : overlaps_(profile.device != "cpu"),
+    : overlaps_(profile.device != DeviceKind::kCpu),
       precision_(precision),
       stack_(stack),
       roofline_(profile, mode, cores, stack_),

@@ -81,7 +81,8 @@ struct Stage {
       : device(MakeMetaDevice(executor.threads, executor.kind)),
         parallel(MakeMetaContext(run.layout, 0, run.model.kv_copies(run.layout.tp))),
         fp8(run.fp8),
-        context(ContextOf(run, parallel, *device, TypesOf(run.layout).fp8 ? &fp8 : nullptr)),
+        context(
+            ContextOf(run, parallel, *device, TypesOf(run.layout.numerics).fp8 ? &fp8 : nullptr)),
         store(run.frozen) {}
 
   std::unique_ptr<Device> device;
@@ -237,7 +238,7 @@ BytesByTag RecordHeld(const RunConfig& run, int64_t stage, StageProgram program,
 
 std::vector<int64_t> FirstAlike(const RunConfig& run) {
   const bool by_name =
-      (TypesOf(run.layout).fp8 && !run.fp8.bf16_layers.empty()) || !run.frozen.empty();
+      (TypesOf(run.layout.numerics).fp8 && !run.fp8.bf16_layers.empty()) || !run.frozen.empty();
   // Which linear layers are in fp8, and which parameters are trained.
   const auto named = [&run](int64_t number) {
     const Executor any;

@@ -38,8 +38,8 @@ RunConfig RunOf(const ModelConfig& model, const ParallelConfig& layout) {
   RunConfig run;
   run.model = model;
   run.layout = layout;
-  run.layout.precision = Precision::kBf16;
-  run.device = "cuda";
+  run.layout.numerics.precision = Precision::kBf16;
+  run.device = DeviceKind::kCuda;
   run.sequence_length = layout.tp;
   return run;
 }

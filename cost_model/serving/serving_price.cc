@@ -63,7 +63,7 @@ ServingBreakdown& ServingBreakdown::operator+=(const ServingBreakdown& other) {
 }
 
 CopyRates CopyRatesOf(const HardwareProfile& profile, bool in_one_node) {
-  if (profile.device == "cpu") {
+  if (profile.device == DeviceKind::kCpu) {
     const double rate = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value;
     return {.bytes_per_s = rate / 2, .latency_s = 0};
   }

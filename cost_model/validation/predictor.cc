@@ -81,7 +81,7 @@ TakenRuns TakeRuns(const std::vector<PublishedRun>& runs) {
     ValidationRow row = {.published = run, .of = CaseOf(run)};
     if (row.of.refusal.empty()) {
       const Precision precision =
-          row.of.cluster.stack.fp8_layers ? Precision::kFp8 : row.of.run.layout.precision;
+          row.of.cluster.stack.fp8_layers ? Precision::kFp8 : row.of.run.layout.numerics.precision;
       const auto& peaks = row.of.cluster.profile.peak_flops;
       const auto peak = peaks.find(std::string(Name(precision)));
       if (peak == peaks.end()) {

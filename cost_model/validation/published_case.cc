@@ -177,12 +177,12 @@ void ReadPrecision(const Reading& reading) {
   SoftwareStack& stack = reading.into.cluster.stack;
   if (row.precision == "fp8" && reading.into.run.model.moe.used()) {
     // The engine has no experts in fp8.
-    layout.precision = Precision::kBf16;
+    layout.numerics.precision = Precision::kBf16;
     stack.fp8_layers = true;
   } else if (row.precision == "fp8") {
-    layout.precision = Precision::kFp8;
+    layout.numerics.precision = Precision::kFp8;
   } else if (row.precision == "bf16" || row.precision == "fp16") {
-    layout.precision = Precision::kBf16;
+    layout.numerics.precision = Precision::kBf16;
     if (row.precision == "fp16") TakeFp16ForBf16(reading);
   } else {
     reading.Refuse(fmt::format("precision \"{}\" is not a known value", row.precision));
@@ -195,10 +195,10 @@ void ReadPrecision(const Reading& reading) {
     fp32 = stack.fp32_gradients;
     if (!type.empty()) reading.Assume("gradients as usual, not " + row.gradient_type);
   }
-  layout.gradients = fp32 ? DType::kF32 : DType::kBf16;
+  layout.numerics.gradients = fp32 ? DType::kF32 : DType::kBf16;
   constexpr int64_t kMinimalState = 10;  // bytes a parameter
   if (row.state_bytes > 0 && row.state_bytes <= kMinimalState) {
-    SetOptimizerState("minimal", layout);
+    SetOptimizerState("minimal", layout.numerics);
   }
 }
 
@@ -259,12 +259,12 @@ void ReadCluster(const Reading& reading) {
   const HardwareProfile* profile =
       FindBuiltinProfile(fmt::format("{} {}GB", from.gpu, from.memory_bytes / 1e9));
   if (profile == nullptr) profile = FindBuiltinProfile(from.gpu);
-  if (profile == nullptr || profile->device != "cuda") {
+  if (profile == nullptr || profile->device != DeviceKind::kCuda) {
     reading.Refuse("no profile of the GPU " + from.gpu);
     return;
   }
   Cluster& cluster = reading.into.cluster;
-  cluster.device = "cuda";
+  cluster.device = DeviceKind::kCuda;
   cluster.ranks_per_node = std::min(from.gpus_per_node, from.gpus);
   cluster.nodes = (from.gpus + cluster.ranks_per_node - 1) / cluster.ranks_per_node;
   cluster.max_ranks = cluster.nodes * cluster.ranks_per_node;
@@ -305,7 +305,7 @@ PublishedCase CaseOf(const PublishedRun& published) {
                     published.framework.empty() ? "no framework is told, so" : published.framework,
                     result.cluster.stack.name));
   }
-  result.run.device = "cuda";
+  result.run.device = DeviceKind::kCuda;
   result.run.global_batch = published.global_batch;
   result.run.sequence_length = published.model.sequence;
   ReadModel(reading);

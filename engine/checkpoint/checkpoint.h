@@ -169,9 +169,6 @@ class CheckpointReader {
   /// has no such tensor, or one of another shape; StorageError where what is read is damaged.
   void Read(std::string_view slot, const TensorSlice& slice) const;
 
-  /// Bytes of tensors that were compared with their checksums so far.
-  int64_t checked_bytes() const;
-
  private:
   CheckpointHeader header_;
   std::vector<std::string> slots_;

@@ -153,10 +153,6 @@ CheckpointReader::CheckpointReader(const std::string& directory, CheckpointParts
   }
 }
 
-int64_t CheckpointReader::checked_bytes() const {
-  return weights_->checked_bytes() + (optimizer_ == nullptr ? 0 : optimizer_->checked_bytes());
-}
-
 void CheckpointReader::Read(std::string_view slot, const TensorSlice& slice) const {
   const bool weight = slot == kWeightSlot;
   TRIMTAB_ASSERT(weight || optimizer_ != nullptr, "a reader of weights is asked for {}",

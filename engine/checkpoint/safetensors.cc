@@ -140,10 +140,6 @@ void SafetensorsReader::ExpectSums(std::span<const std::byte> kept, const std::s
   checks_ = std::make_unique<TileChecks>(entries, kept, where);
 }
 
-int64_t SafetensorsReader::checked_bytes() const {
-  return checks_ == nullptr ? 0 : checks_->checked_bytes();
-}
-
 const SafetensorsEntry& SafetensorsReader::Find(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {

@@ -98,8 +98,6 @@ class SafetensorsReader {
   /// Makes `Read` compare each tile that it comes to with `kept`, sums as TileSums::bytes gives
   /// them. Throws InputError, naming `where`, if the number of tiles differs.
   void ExpectSums(std::span<const std::byte> kept, const std::string& where);
-  /// Bytes that were compared so far.
-  int64_t checked_bytes() const;
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   /// Throws InputError naming the file when the tensor is not there.
   const SafetensorsEntry& Find(const std::string& name) const;

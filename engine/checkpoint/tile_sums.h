@@ -108,14 +108,11 @@ class TileChecks {
   /// threads.
   void Check(const SafetensorsEntry& entry, std::span<const std::byte> stored, int64_t begin,
              int64_t end, const std::string& path);
-  /// Bytes of all tiles that were compared.
-  int64_t checked_bytes() const { return checked_bytes_; }
 
  private:
   TileIndex index_;
   std::vector<uint64_t> kept_;
   std::vector<std::atomic<bool>> checked_;
-  std::atomic<int64_t> checked_bytes_ = 0;
 };
 
 template <typename Visit>

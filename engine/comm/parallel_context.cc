@@ -2,12 +2,12 @@
 
 #include <exception>
 #include <map>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/base/signals_blocked.h"
 #include "engine/comm/inproc/inproc_group.h"
 
@@ -47,7 +47,7 @@ class InprocWorld {
   /// exception that caused it, whichever is noted first.
   void Fail(const std::string& reason, bool is_consequence) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!failure_ || (failure_is_consequence_ && !is_consequence)) {
         failure_ = std::current_exception();
         failure_is_consequence_ = is_consequence;
@@ -57,7 +57,8 @@ class InprocWorld {
     for (const auto& [key, group] : groups_) group->Abort(reason);
   }
 
-  void RethrowFailure() const {
+  void RethrowFailure() {
+    const MutexLock lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -66,9 +67,9 @@ class InprocWorld {
   int64_t kv_copies_;
   std::map<std::pair<GroupKind, int>, std::shared_ptr<InprocGroup>> groups_;  // by the first rank
   std::shared_ptr<InprocGroup> host_;
-  std::mutex mutex_;
-  std::exception_ptr failure_;
-  bool failure_is_consequence_ = false;
+  Mutex mutex_;
+  std::exception_ptr failure_ TRIMTAB_GUARDED_BY(mutex_);
+  bool failure_is_consequence_ TRIMTAB_GUARDED_BY(mutex_) = false;
 };
 
 void RunRank(InprocWorld& world, int rank,

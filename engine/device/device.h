@@ -10,12 +10,11 @@
 #include <functional>
 #include <memory>
 
+#include "engine/base/device_kind.h"
 #include "engine/device/memory.h"
 #include "engine/device/record.h"
 
 namespace trimtab {
-
-enum class DeviceKind { kCpu, kMeta, kCuda };
 
 class Device;
 struct CudaComm;

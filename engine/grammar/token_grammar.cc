@@ -31,13 +31,16 @@ bool TokenMask::none() const {
 struct TokenGrammar::Cache {
   explicit Cache(std::shared_ptr<const RuleAutomata> rules) : automaton(std::move(rules)) {}
 
-  std::mutex mutex;
-  LazyAutomaton automaton;
-  std::unordered_map<int32_t, std::shared_ptr<const TokenMask>> masks;
-  int64_t mask_bytes = 0;
+  Mutex mutex;
+  LazyAutomaton automaton TRIMTAB_GUARDED_BY(mutex);
+  std::unordered_map<int32_t, std::shared_ptr<const TokenMask>> masks TRIMTAB_GUARDED_BY(mutex);
+  int64_t mask_bytes TRIMTAB_GUARDED_BY(mutex) = 0;
 
-  bool full() const { return automaton.bytes() + mask_bytes > kMostCacheBytes; }
-  std::shared_ptr<const TokenMask> MaskOf(int32_t state, const TokenVocabulary& vocabulary);
+  bool full() const TRIMTAB_REQUIRES(mutex) {
+    return automaton.bytes() + mask_bytes > kMostCacheBytes;
+  }
+  std::shared_ptr<const TokenMask> MaskOf(int32_t state, const TokenVocabulary& vocabulary)
+      TRIMTAB_REQUIRES(mutex);
 };
 
 /// Walks the tree of tokens: what one node leads to is reached once for all tokens below it.
@@ -91,9 +94,9 @@ std::shared_ptr<const TokenGrammar> TokenGrammar::Compile(
 }
 
 std::shared_ptr<TokenGrammar::Cache> TokenGrammar::CurrentCache() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   {
-    const std::lock_guard inner(cache_->mutex);
+    const MutexLock inner(cache_->mutex);
     if (!cache_->full()) return cache_;
   }
   cache_ = std::make_shared<Cache>(rules_);
@@ -102,6 +105,7 @@ std::shared_ptr<TokenGrammar::Cache> TokenGrammar::CurrentCache() const {
 
 GrammarState::GrammarState(std::shared_ptr<const TokenGrammar> grammar)
     : grammar_(std::move(grammar)), cache_(grammar_->CurrentCache()) {
+  const MutexLock lock(cache_->mutex);
   state_ = cache_->automaton.start();
 }
 
@@ -110,7 +114,9 @@ void GrammarState::Renew() const {
   std::shared_ptr<TokenGrammar::Cache> current = grammar_->CurrentCache();
   if (current == cache_) return;
   {
-    const std::scoped_lock lock(cache_->mutex, current->mutex);
+    // The older cache's mutex first, in every thread.
+    const MutexLock older(cache_->mutex);
+    const MutexLock newer(current->mutex);
     state_ = current->automaton.Import(cache_->automaton, state_);
   }
   cache_ = std::move(current);
@@ -118,7 +124,7 @@ void GrammarState::Renew() const {
 
 std::shared_ptr<const TokenMask> GrammarState::Allowed() const {
   Renew();
-  const std::lock_guard lock(cache_->mutex);
+  const MutexLock lock(cache_->mutex);
   return cache_->MaskOf(state_, grammar_->vocabulary());
 }
 
@@ -126,7 +132,7 @@ bool GrammarState::Accept(int32_t token) {
   const TokenVocabulary& vocabulary = grammar_->vocabulary();
   if (token < 0 || token >= vocabulary.size() || vocabulary.bytes(token).empty()) return false;
   Renew();
-  const std::lock_guard lock(cache_->mutex);
+  const MutexLock lock(cache_->mutex);
   int32_t state = state_;
   for (const char c : vocabulary.bytes(token)) {
     state = cache_->automaton.Next(state, static_cast<uint8_t>(c));
@@ -137,18 +143,18 @@ bool GrammarState::Accept(int32_t token) {
 }
 
 bool GrammarState::CanEnd() const {
-  const std::lock_guard lock(cache_->mutex);
+  const MutexLock lock(cache_->mutex);
   return cache_->automaton.CanEnd(state_);
 }
 
 bool GrammarState::Finished() const {
-  const std::lock_guard lock(cache_->mutex);
+  const MutexLock lock(cache_->mutex);
   return cache_->automaton.Finished(state_);
 }
 
 std::shared_ptr<const TokenGrammar> GrammarCompiler::Compile(const GrammarSource& source) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = by_source_.find(source);
     if (found != by_source_.end()) {
       recent_.splice(recent_.begin(), recent_, found->second);
@@ -157,7 +163,7 @@ std::shared_ptr<const TokenGrammar> GrammarCompiler::Compile(const GrammarSource
   }
   // Two threads may compile the same text; one of the two is kept.
   std::shared_ptr<const TokenGrammar> made = TokenGrammar::Compile(source, vocabulary_);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = by_source_.find(source);
   if (found != by_source_.end()) return found->second->second;
   recent_.emplace_front(source, made);

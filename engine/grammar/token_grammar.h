@@ -5,9 +5,9 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/grammar/grammar_source.h"
 #include "engine/grammar/lazy_automaton.h"
 #include "engine/grammar/rule_automata.h"
@@ -59,8 +59,8 @@ class TokenGrammar {
 
   std::shared_ptr<const TokenVocabulary> vocabulary_;
   std::shared_ptr<const RuleAutomata> rules_;
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<Cache> cache_;
+  mutable Mutex mutex_;
+  mutable std::shared_ptr<Cache> cache_ TRIMTAB_GUARDED_BY(mutex_);
 };
 
 /// Where a text has come in its grammar. A copy goes on by itself.
@@ -101,9 +101,9 @@ class GrammarCompiler {
   using Entry = std::pair<GrammarSource, std::shared_ptr<const TokenGrammar>>;
 
   std::shared_ptr<const TokenVocabulary> vocabulary_;
-  std::mutex mutex_;
-  std::list<Entry> recent_;  // the last one used first
-  std::map<GrammarSource, std::list<Entry>::iterator> by_source_;
+  Mutex mutex_;
+  std::list<Entry> recent_ TRIMTAB_GUARDED_BY(mutex_);  // the last one used first
+  std::map<GrammarSource, std::list<Entry>::iterator> by_source_ TRIMTAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace trimtab

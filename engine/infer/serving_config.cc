@@ -88,10 +88,10 @@ constexpr ServingRule kRules[] = {
                           c.layout.dp);
      }},
     {"serving-precision", "activations of serving are fp32, bf16 or fp16",
-     [](const ServingConfig& c) { return IsFloatPrecision(c.layout.precision); },
+     [](const ServingConfig& c) { return IsFloatPrecision(c.layout.numerics.precision); },
      [](const ServingConfig& c) {
        return fmt::format("precision {}; expected fp32, bf16 or fp16 (fp8 is a format of weights)",
-                          Name(c.layout.precision));
+                          Name(c.layout.numerics.precision));
      }},
     {"serving-routing", "experts are chosen token by token, without a capacity",
      [](const ServingConfig& c) {
@@ -197,7 +197,7 @@ ServingConfig DraftServing(const ServingConfig& config) {
   ServingConfig draft = ReplicaOf(config);
   draft.model = config.draft.model;
   draft.layout = {};
-  draft.layout.precision = config.layout.precision;
+  draft.layout.numerics.precision = config.layout.numerics.precision;
   draft.weights = config.draft.weights;
   draft.lookup_tokens = 0;
   draft.draft = {};

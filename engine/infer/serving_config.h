@@ -28,7 +28,7 @@ struct ServingConfig {
   /// tp, pp, ep, etp, stages, precision (fp32, bf16, fp16) count; and dp: so many replicas.
   ParallelConfig layout{};
   int64_t prefill = 0;  // replicas that compute prompts alone, and hand them over; 0 = all do both
-  std::string device = "cpu";
+  DeviceKind device = DeviceKind::kCpu;
   int64_t threads_per_rank = 0;               // as in RunConfig
   int64_t memory_per_rank_bytes = 0;          // likewise
   WeightFormat weights = WeightFormat::kF32;  // of what is multiplied

@@ -66,7 +66,6 @@ std::string CacheName(DType entries) {
 }
 
 ServingConfig ServingConfigFromJson(const nlohmann::json& json, const std::string& where) {
-  static const std::vector<std::string> devices = {"cpu", "cuda"};
   ServingConfig config;
   StrictObject object(json, where);
   config.model = ModelConfigFromJson(*object.Find("model", Need::kRequired), object.Where("model"));
@@ -74,7 +73,7 @@ ServingConfig ServingConfigFromJson(const nlohmann::json& json, const std::strin
     config.layout = ParallelConfigFromJson(*layout, object.Where("layout"));
   }
   object.Integer("prefill", config.prefill, 0, kMax32);
-  object.Choice("device", config.device, devices);
+  object.Choice("device", config.device, kDeviceNames);
   object.Integer("threads_per_rank", config.threads_per_rank, 0, 4096);
   object.Integer("memory_per_rank_bytes", config.memory_per_rank_bytes, 0, kMax64);
   config.weights = WeightsFromJson(object);
@@ -101,7 +100,7 @@ nlohmann::json ToJson(const ServingConfig& config) {
   nlohmann::json json = {{"model", ToJson(config.model)},
                          {"layout", ToJson(config.layout)},
                          {"prefill", config.prefill},
-                         {"device", config.device},
+                         {"device", Name(config.device)},
                          {"threads_per_rank", config.threads_per_rank},
                          {"memory_per_rank_bytes", config.memory_per_rank_bytes},
                          {"weights", Name(config.weights)},

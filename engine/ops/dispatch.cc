@@ -27,10 +27,7 @@ void CheckPlainFloat(OpKind op, std::string_view name, const Tensor& tensor) {
 }
 
 void ThrowNoKernel(OpKind op, DeviceKind device) {
-  const char* name = device == DeviceKind::kCuda  ? "cuda"
-                     : device == DeviceKind::kCpu ? "cpu"
-                                                  : "meta";
-  throw EnvironmentError(fmt::format("{} has no kernel on {}", Name(op), name));
+  throw EnvironmentError(fmt::format("{} has no kernel on {}", Name(op), Name(device)));
 }
 
 }  // namespace trimtab

@@ -22,7 +22,7 @@ MuonRule::MuonRule(const OptimizerConfig& config, const ParallelContext& paralle
                    const ParameterShards& shards, std::span<const UpdateRun> runs)
     : momentum_(static_cast<float>(config.momentum)),
       nesterov_(config.nesterov),
-      dtype_(TypesOf(parallel.layout).weights == DType::kF32 ? DType::kF32 : DType::kBf16),
+      dtype_(TypesOf(parallel.layout.numerics).weights == DType::kF32 ? DType::kF32 : DType::kBf16),
       plan_(PlanMuonRounds(parallel, shards)) {
   for (const MuonRound& round : plan_) {
     rounds_.push_back({round.grid, MuonExchange(parallel, shards, round), {}});

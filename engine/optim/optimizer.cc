@@ -11,7 +11,10 @@ namespace trimtab {
 
 Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& parallel,
                      ParameterShards& shards)
-    : config_(config), types_(TypesOf(parallel.layout)), shards_(shards), norm_(parallel, shards) {
+    : config_(config),
+      types_(TypesOf(parallel.layout.numerics)),
+      shards_(shards),
+      norm_(parallel, shards) {
   for (RulePlan& plan : PlanUpdates(config, shards, IsScaledMoment(types_.moments))) {
     Rule& added = rules_.emplace_back();
     added.kind = plan.kind;

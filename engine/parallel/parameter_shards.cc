@@ -73,7 +73,7 @@ ParameterShards::ParameterShards(const ParallelContext& parallel, ParameterStore
   const ShardCounts shards = {.dense = dense_.shard->size(), .experts = experts_.shard->size()};
   store.Place(shards);
   store.buffers().Allocate(device);
-  const TrainingTypes types = TypesOf(parallel.layout);
+  const TrainingTypes types = TypesOf(parallel.layout.numerics);
   const int64_t min_numel = gradients_sharded() ? 0 : kBucketBytes / SizeOf(types.gradients);
   buckets_ = PlanBuckets(store.units(), min_numel, shards);
   bucket_of_.resize(store.units().size());

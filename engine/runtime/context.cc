@@ -13,7 +13,7 @@ LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, De
           .model = run.model,
           .micro_batch = run.layout.micro_batch,
           .sequence = run.sequence_length,
-          .types = TypesOf(run.layout),
+          .types = TypesOf(run.layout.numerics),
           .routing = run.routing,
           .fp8 = fp8,
           .packing = &run.packing};

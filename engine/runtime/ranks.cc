@@ -19,10 +19,10 @@ namespace {
 
 /// The device of the rank that is number `index` on this machine.
 std::unique_ptr<Device> MakeRankDevice(const RunConfig& run, int index) {
-  if (run.device == "cpu") return MakeCpuDevice(ThreadsPerRank(run));
-  if (run.device != "cuda") {
+  if (run.device == DeviceKind::kCpu) return MakeCpuDevice(ThreadsPerRank(run));
+  if (run.device != DeviceKind::kCuda) {
     throw EnvironmentError(
-        fmt::format("cannot run on device \"{}\"; expected \"cpu\" or \"cuda\"", run.device));
+        fmt::format("cannot run on device \"{}\"; expected \"cpu\" or \"cuda\"", Name(run.device)));
   }
   const int gpus = std::max(1, FindCudaDevices().device_count);
   return MakeCudaDevice(index % gpus, run.deterministic);

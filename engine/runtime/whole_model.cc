@@ -10,7 +10,7 @@ namespace trimtab {
 WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const ParallelContext& parallel,
                                              Device& device)
     : parameters(run.frozen), fp8(run.fp8) {
-  const bool in_fp8 = TypesOf(run.layout).fp8;
+  const bool in_fp8 = TypesOf(run.layout.numerics).fp8;
   const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
                        WholeModel(run.model));
   parameters.Place({});

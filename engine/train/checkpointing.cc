@@ -134,7 +134,7 @@ std::vector<Part> WithoutCopies(const Part& part, const CopiedRows& copied, int 
 CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
   const RunConfig& run = trainer.run();
   CheckpointHeader header = {.run = run, .step = step, .samples = trainer.SamplesBefore(step)};
-  if (TypesOf(run.layout).loss_scaling) {
+  if (TypesOf(run.layout.numerics).loss_scaling) {
     const LossScaler& scaler = trainer.loss_scaler();
     header.loss_scale = {scaler.scale(), scaler.good_steps(), scaler.skipped()};
   }
@@ -226,7 +226,7 @@ WholeModelDeclaration DeclareWholeModel(Trainer& trainer) {
 
 std::vector<StoredParameter> StoredParameters(const RunConfig& run,
                                               const ParameterStore& parameters) {
-  const TrainingTypes types = TypesOf(run.layout);
+  const TrainingTypes types = TypesOf(run.layout.numerics);
   std::vector<StoredParameter> stored;
   for (const Parameter* parameter : parameters.parameters()) {
     StoredParameter& added = stored.emplace_back(StoredParameter{.spec = &parameter->spec});

@@ -90,7 +90,7 @@ std::string Shown(const Settings& settings, const std::string& key) {
 
 /// Takes out what nothing reads in `run`, or what the state in the checkpoint stands for.
 void DropUnread(const CheckpointHeader& from, const RunConfig& run, Settings& settings) {
-  const TrainingTypes types = TypesOf(run.layout);
+  const TrainingTypes types = TypesOf(run.layout.numerics);
   std::erase_if(settings, [&](const auto& setting) {
     const std::string& key = setting.first;
     if (Within(key, "fp8")) return !types.fp8;

@@ -22,7 +22,7 @@ const RunConfig& Legal(const RunConfig& run) {
 }
 
 std::unique_ptr<Fp8State> MakeFp8State(const RunConfig& run) {
-  return TypesOf(run.layout).fp8 ? std::make_unique<Fp8State>(run.fp8) : nullptr;
+  return TypesOf(run.layout.numerics).fp8 ? std::make_unique<Fp8State>(run.fp8) : nullptr;
 }
 
 void Upload(Tensor& scalar, double value) {
@@ -127,7 +127,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
   if (!run_.frozen.empty() || !run_.optimizer.groups.empty()) {
     RequireNamesOfParameters(run_, WholeModelDeclaration(run_, parallel, device).parameters);
   }
-  if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
+  if (TypesOf(run_.layout.numerics).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
   if (device.kind() != DeviceKind::kMeta) {
     store_.MakeInitialValues(
         run_.seed, HostThreads(device),

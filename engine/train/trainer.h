@@ -115,7 +115,7 @@ class Trainer {
   /// Whether that includes its micro batches: not where messages come between their passes, nor
   /// where the host must learn how many rows experts get.
   bool CapturesMicroBatches() const;
-  /// Of EndStep: the sums over the ranks of the loss; all but these and what routers do.
+  /// Parts of EndStep: SumLoss adds the loss over the ranks, Update does all but that and routers.
   void SumLoss();
   void Update();
   void EndRouting();

@@ -84,15 +84,15 @@ void AddRecompute(const RunConfig& run, MegatronOptions& options) {
 
 void AddPrecision(const RunConfig& run, MegatronOptions& options) {
   const ParallelConfig& layout = run.layout;
-  options.Require(layout.precision != Precision::kTf32, "precision=tf32");
-  if (layout.precision == Precision::kFp32) return;
-  options.Add(layout.precision == Precision::kFp16 ? "--fp16" : "--bf16");
-  if (layout.precision == Precision::kFp16) {
+  options.Require(layout.numerics.precision != Precision::kTf32, "precision=tf32");
+  if (layout.numerics.precision == Precision::kFp32) return;
+  options.Add(layout.numerics.precision == Precision::kFp16 ? "--fp16" : "--bf16");
+  if (layout.numerics.precision == Precision::kFp16) {
     options.Add("--initial-loss-scale", run.loss_scale.initial);
     options.Add("--min-loss-scale", run.loss_scale.minimum);
     options.Add("--loss-scale-window", run.loss_scale.growth_interval);
   }
-  if (layout.precision == Precision::kFp8) {
+  if (layout.numerics.precision == Precision::kFp8) {
     options.Require(run.fp8.bf16_layers.empty(), "fp8.bf16_layers");
     options.Require(!run.fp8.fast_gradients, "fp8.fast_gradients");
     options.Add("--fp8-format", "hybrid");
@@ -102,16 +102,16 @@ void AddPrecision(const RunConfig& run, MegatronOptions& options) {
       options.Add("--fp8-amax-compute-algo", "max");
     }
   }
-  options.Add(layout.gradients == DType::kF32 ? "--accumulate-allreduce-grads-in-fp32"
-                                              : "--grad-reduce-in-bf16");
-  options.Require(layout.moments != DType::kI8, "moments=int8");
-  const bool small_moments = layout.moments != DType::kF32;
-  if (layout.master == MasterWeights::kFp32 && !small_moments) return;
+  options.Add(layout.numerics.gradients == DType::kF32 ? "--accumulate-allreduce-grads-in-fp32"
+                                                       : "--grad-reduce-in-bf16");
+  options.Require(layout.numerics.moments != DType::kI8, "moments=int8");
+  const bool small_moments = layout.numerics.moments != DType::kF32;
+  if (layout.numerics.master == MasterWeights::kFp32 && !small_moments) return;
   options.Require(layout.zero >= 1, "this optimizer state without zero=1 or more");
   options.Add("--use-precision-aware-optimizer");
   if (small_moments) {
-    options.Add("--exp-avg-dtype", Name(layout.moments));
-    options.Add("--exp-avg-sq-dtype", Name(layout.moments));
+    options.Add("--exp-avg-dtype", Name(layout.numerics.moments));
+    options.Add("--exp-avg-sq-dtype", Name(layout.numerics.moments));
   }
 }
 

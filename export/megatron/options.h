@@ -47,7 +47,7 @@ std::vector<MegatronOption> ToMegatron(const RunConfig& run);
 /// sharded weights and gradients need several to run beside them.
 int64_t MegatronConnections(const ParallelConfig& layout);
 
-/// Of the model, and of the layout with its precision: the parts of ToMegatron.
+/// Parts of ToMegatron: options of the model, of its experts, and of the layout with its precision.
 void AddMegatronModel(const RunConfig& run, MegatronOptions& options);
 void AddMegatronExperts(const RunConfig& run, MegatronOptions& options);
 void AddMegatronLayout(const RunConfig& run, MegatronOptions& options);

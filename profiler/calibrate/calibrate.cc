@@ -217,9 +217,9 @@ class Calibration {
 }  // namespace
 
 HardwareProfile Calibrate(const CalibrateOptions& options) {
-  if (options.device != "cpu") {
+  if (options.device != DeviceKind::kCpu) {
     throw EnvironmentError(fmt::format(
-        "cannot calibrate device \"{}\": this build measures cpu only", options.device));
+        "cannot calibrate device \"{}\": this build measures cpu only", Name(options.device)));
   }
   std::vector<Mode> modes = options.modes;
   if (modes.empty()) {

@@ -13,7 +13,7 @@
 namespace trimtab {
 
 struct CalibrateOptions {
-  std::string device = "cpu";
+  DeviceKind device = DeviceKind::kCpu;
   bool quick = false;  // a coarser grid and fewer passes
   /// Modes to measure; empty = DefaultModes.
   std::vector<Mode> modes;

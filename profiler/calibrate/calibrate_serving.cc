@@ -5,10 +5,10 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "cost_model/serving/serving_prediction.h"
+#include "engine/base/mutex.h"
 #include "engine/base/units.h"
 #include "engine/infer/api/sampler.h"
 #include "engine/infer/executor/distributed_executor.h"
@@ -103,6 +103,7 @@ class Neighbours {
   /// Ends them; throws what one has thrown.
   void Finish() {
     Join();
+    const MutexLock lock(mutex_);
     if (failure_ != nullptr) std::rethrow_exception(failure_);
   }
 
@@ -111,7 +112,7 @@ class Neighbours {
     try {
       for (size_t next = 0; !ends_; next = (next + 1) % plans_.size()) runner.Run(plans_[next]);
     } catch (...) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       failure_ = std::current_exception();
     }
   }
@@ -125,8 +126,8 @@ class Neighbours {
   std::atomic<bool> ends_ = false;
   std::vector<std::unique_ptr<DistributedExecutor>> runners_;
   std::vector<std::thread> threads_;
-  std::mutex mutex_;
-  std::exception_ptr failure_;
+  Mutex mutex_;
+  std::exception_ptr failure_ TRIMTAB_GUARDED_BY(mutex_);
 };
 
 /// Where a fit begins: a core of some years ago.

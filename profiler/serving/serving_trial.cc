@@ -99,7 +99,7 @@ TrialJob ServingJob(const ServingTrial& trial, std::string key) {
           .config = ToJson(trial).dump(1) + "\n",
           .options = {},
           .ranks = trial.serving.layout.world_size(),
-          .gpus = trial.serving.device != "cpu"};
+          .gpus = trial.serving.device != DeviceKind::kCpu};
 }
 
 Visits ServingVisits(const ServingTrial& trial) {

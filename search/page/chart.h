@@ -28,6 +28,9 @@ struct Chart {
 /// row gets a `tooltip`: what the table says of it.
 std::string ChartHtml(const Chart& chart);
 
+/// Counts what was left out of the space, by rule.
+Chart PrunedChart(const nlohmann::json& report);
+
 /// Those charts for which the report has figures.
 std::vector<Chart> Charts(const nlohmann::json& report);
 

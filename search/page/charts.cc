@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "search/page/chart.h"
@@ -170,9 +171,8 @@ Chart Machine(const json& report) {
   const bool calibrated = machine["relative_to"] == "calibration";
   return {.name = "machine",
           .title = "Speed of the machine during the search",
-          .caption = fmt::format("{}. Measured with a probe beside every visit (dots); 1 is {}. "
+          .caption = fmt::format("Measured with a probe beside every visit (dots); 1 is {}. "
                                  "Tokens/s in this report are at that speed.",
-                                 Capitalised(machine["text"].get<std::string>()),
                                  calibrated ? "the speed at which the machine was calibrated"
                                             : "its median speed during the search"),
           .data = {rounds, visits}};
@@ -208,7 +208,9 @@ Chart Front(const json& report) {
           .data = {data}};
 }
 
-Chart Pruned(const json& report) {
+}  // namespace
+
+Chart PrunedChart(const json& report) {
   const json& space = report["space"];
   return {
       .name = "pruned",
@@ -227,8 +229,6 @@ Chart Pruned(const json& report) {
                 .rows = space["pruned"]}}};
 }
 
-}  // namespace
-
 std::vector<Chart> Charts(const json& report) {
   std::vector<Chart> charts = {Throughput(report)};
   if (AnyMeasured(report)) charts.push_back(Predicted(report));
@@ -236,7 +236,7 @@ std::vector<Chart> Charts(const json& report) {
   charts.push_back(Front(report));
   charts.push_back(Memory(report));
   if (!report["machine"].is_null()) charts.push_back(Machine(report));
-  charts.push_back(Pruned(report));
+  charts.push_back(PrunedChart(report));
   std::erase_if(charts, [](const Chart& chart) { return chart.data.front().rows.empty(); });
   return charts;
 }

@@ -15,7 +15,7 @@ std::string Folded(const std::string& title, const std::string& html) {
 }
 
 /// The best of each precision and optimizer state, and what these mean.
-std::string Numerics(const json& report) {
+std::string NumericsHtml(const json& report) {
   json rows = json::array();
   for (const json& each : report["numerics"]) {
     rows.push_back({{"precision", each["precision"]},
@@ -109,7 +109,7 @@ std::string Origins(const json& report) {
 std::string DetailsHtml(const json& report) {
   const json& recommended = report["recommended"];
   const json& measured = recommended["measured"];
-  std::string html = Explanation(report) + Recipes(report) + Numerics(report) +
+  std::string html = Explanation(report) + Recipes(report) + NumericsHtml(report) +
                      "<section>\n<h2>The recommended run</h2>\n";
   html += "<p><code>trimtab train --config report.json</code> trains with it.</p>\n";
   html += Breakdown("Where its step goes, as predicted", recommended["predicted"]["breakdown_s"]);

@@ -2,8 +2,10 @@
 
 #include <cmath>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "search/page/parts.h"
 
 namespace trimtab {
 namespace {
@@ -58,13 +60,7 @@ std::string Grouped(double value) {
   if (size < 1000 && size != std::floor(size)) {
     return WithTrueMinus(size >= 100 ? fmt::format("{:.1f}", value) : fmt::format("{:.3g}", value));
   }
-  std::string text = fmt::format("{:.0f}", size);
-  for (size_t place = text.size(); place > 3;) {
-    place -= 3;
-    text.insert(place, 1, ',');
-  }
-  if (value < 0) text.insert(0, "\u2212");
-  return text;
+  return WithTrueMinus(Thousands(std::llround(value)));
 }
 
 std::string Percent(double fraction) {
@@ -81,12 +77,26 @@ std::string TrustLabel(const std::string& trust) {
   return fmt::format("<span class=\"trust {0}\">{0}</span>", Escape(trust));
 }
 
-std::string WarningHtml(const std::string& html) {
-  return fmt::format("<p class=\"warning\" role=\"note\">{}</p>\n", html);
+std::string SentenceHtml(const Finding& finding) {
+  std::vector<std::string> layouts;
+  for (const std::string& each : finding.layouts) layouts.push_back(LayoutHtml(each));
+  const std::string text = Escape(Capitalised(finding.text));
+  return layouts.empty() ? text + "." : text + ": " + Listed(layouts) + ".";
 }
 
-std::string Counted(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", Grouped(static_cast<double>(count)), noun, count == 1 ? "" : "s");
+std::string ParagraphsHtml(const std::vector<Finding>& findings) {
+  std::string html;
+  for (const Finding& each : findings) html += "<p>" + SentenceHtml(each) + "</p>\n";
+  return html;
+}
+
+std::string Tile(const std::string& title, const std::string& figure, const std::string& words) {
+  return fmt::format("<section class=\"tile\"><h2>{}</h2>\n<p class=\"big\">{}</p>\n{}</section>\n",
+                     title, figure, words);
+}
+
+std::string WarningHtml(const std::string& html) {
+  return fmt::format("<p class=\"warning\" role=\"note\">{}</p>\n", html);
 }
 
 std::string Listed(const std::vector<std::string>& items) {
@@ -111,8 +121,6 @@ std::string ShownText(const nlohmann::json& value, Shown shown) {
       return FormatBytes(value.get<int64_t>());
     case Shown::kSeconds:
       return fmt::format("{:.4g} s", value.get<double>());
-    case Shown::kPercent:
-      return Percent(value.get<double>());
     case Shown::kSignedPercent:
       return SignedPercent(value.get<double>());
   }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "search/page/findings.h"
+
 namespace trimtab {
 
 /// Text as it may stand between tags and in attributes.
@@ -30,17 +32,23 @@ std::string SignedPercent(double fraction);
 /// How far a figure can be trusted, as a small label: measured, calibrated or modelled.
 std::string TrustLabel(const std::string& trust);
 
+/// Writes a figure with what it is and, in `html`, what is to be said of it.
+std::string Tile(const std::string& title, const std::string& figure, const std::string& html);
+
 /// Frames `html`, a text, as a note that stands out.
 std::string WarningHtml(const std::string& html);
 
-/// `count` and the noun, with its plural s where it needs one.
-std::string Counted(int64_t count, std::string_view noun);
+/// Writes a finding as a sentence of a page.
+std::string SentenceHtml(const Finding& finding);
+
+/// Writes a paragraph of each.
+std::string ParagraphsHtml(const std::vector<Finding>& findings);
 
 /// "a", "a and b", "a, b and c".
 std::string Listed(const std::vector<std::string>& items);
 
 /// How a column prints its values.
-enum class Shown { kText, kLayout, kCount, kFigure, kBytes, kSeconds, kPercent, kSignedPercent };
+enum class Shown { kText, kLayout, kCount, kFigure, kBytes, kSeconds, kSignedPercent };
 
 /// A column of a table that shows a list of JSON objects.
 struct Column {

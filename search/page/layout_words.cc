@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/config/layout/parallel_config.h"
 #include "search/page/html.h"
@@ -47,20 +48,26 @@ std::string LayoutWords(const std::string& layout_text) {
   if (layout.recompute != StageRecompute()) {
     words += fmt::format("recompute {}, ", ToString(layout.recompute));
   }
-  words += Name(layout.precision);
-  if (layout.master != MasterWeights::kFp32) {
-    words += fmt::format(" with {} masters", Name(layout.master));
+  words += Name(layout.numerics.precision);
+  if (layout.numerics.master != MasterWeights::kFp32) {
+    words += fmt::format(" with {} masters", Name(layout.numerics.master));
   }
-  if (layout.moments != DType::kF32) words += fmt::format(", {} moments", Name(layout.moments));
-  if (layout.gradients != DType::kF32) {
-    words += fmt::format(", {} gradients", Name(layout.gradients));
+  if (layout.numerics.moments != DType::kF32) {
+    words += fmt::format(", {} moments", Name(layout.numerics.moments));
+  }
+  if (layout.numerics.gradients != DType::kF32) {
+    words += fmt::format(", {} gradients", Name(layout.numerics.gradients));
   }
   return words;
 }
 
-std::string PlaceWords(const std::string& device, int64_t ranks, int64_t threads) {
-  if (device != "cpu") return Counted(ranks, "GPU");
+std::string PlaceWords(DeviceKind device, int64_t ranks, int64_t threads) {
+  if (device != DeviceKind::kCpu) return Counted(ranks, "GPU");
   return Counted(ranks, "rank") + " \u00d7 " + Counted(threads, "thread");
+}
+
+DeviceKind DeviceOf(const nlohmann::json& problem) {
+  return FindNamed(kDeviceNames, problem["cluster"]["device"].get<std::string>()).value();
 }
 
 }  // namespace trimtab

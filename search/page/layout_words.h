@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+
+#include "engine/base/device_kind.h"
 
 namespace trimtab {
 
@@ -11,6 +14,9 @@ namespace trimtab {
 std::string LayoutWords(const std::string& layout);
 
 /// "2 ranks × 1 thread", or "8 GPUs".
-std::string PlaceWords(const std::string& device, int64_t ranks, int64_t threads);
+std::string PlaceWords(DeviceKind device, int64_t ranks, int64_t threads);
+
+/// Returns the device of the cluster of a report's problem.
+DeviceKind DeviceOf(const nlohmann::json& problem);
 
 }  // namespace trimtab

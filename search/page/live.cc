@@ -1,5 +1,6 @@
 #include "search/page/live.h"
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "search/page/html.h"
 #include "search/page/page.h"
@@ -8,12 +9,6 @@ namespace trimtab {
 namespace {
 
 using nlohmann::json;
-
-std::string LiveTile(const char* heading, const std::string& big, const std::string& words) {
-  return fmt::format(
-      "<section class=\"tile\">\n<h2>{}</h2>\n<p class=\"big\">{}</p>\n<p>{}</p>\n</section>\n",
-      heading, big, words);
-}
 
 std::string ProgressHtml(const json& progress) {
   const auto number = [&](const char* key) { return progress[key].get<int64_t>(); };
@@ -26,13 +21,13 @@ std::string ProgressHtml(const json& progress) {
       "<section id=\"progress\" data-runs=\"{}\" aria-live=\"polite\">\n<h2>Progress</h2>\n"
       "<p id=\"phase\">The search is {}.</p>\n<div class=\"tiles\">\n",
       runs, state);
-  html += LiveTile("Candidates", Grouped(static_cast<double>(number("candidates"))),
-                   Counted(number("dry_runs"), "dry run"));
-  html += LiveTile("Race", Counted(number("rounds"), "round"),
-                   fmt::format("{} of {}", Counted(number("visits"), "visit"),
-                               Counted(number("measured"), "candidate")));
-  html += LiveTile("Failures", Grouped(static_cast<double>(number("failures"))),
-                   "trials that failed by themselves");
+  html += Tile("Candidates", Grouped(static_cast<double>(number("candidates"))),
+               "<p>" + Counted(number("dry_runs"), "dry run") + "</p>\n");
+  html += Tile("Race", Counted(number("rounds"), "round"),
+               fmt::format("<p>{} of {}</p>\n", Counted(number("visits"), "visit"),
+                           Counted(number("measured"), "candidate")));
+  html += Tile("Failures", Grouped(static_cast<double>(number("failures"))),
+               "<p>trials that failed by themselves</p>\n");
   html += "</div>\n";
   if (progress.contains("why_no_report")) {
     html += fmt::format("<p class=\"warning\" role=\"note\">No ranking: {}.</p>\n",
@@ -55,13 +50,8 @@ std::string LogHtml(const json& log) {
 
 }  // namespace
 
-const char* const kLivePolicy =
-    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-std::string LiveHtml(const json& progress, const json& report) {
-  return ProgressHtml(progress) + (report.is_null() ? "" : ReportBody(report)) +
-         LogHtml(progress["log"]);
+std::string LiveHtml(const json& progress, const std::string& report) {
+  return ProgressHtml(progress) + report + LogHtml(progress["log"]);
 }
 
 std::string WaitingHtml(const std::string& study_path) {

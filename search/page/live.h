@@ -6,13 +6,9 @@
 
 namespace trimtab {
 
-/// Lists what such a page may do, for the header Content-Security-Policy: as a report's page, and
-/// ask its own server.
-extern const char* const kLivePolicy;
-
 /// Writes the page's main part: the search's progress, the report, and the log of trials. `report`
-/// is made by ReportJson, or null where there is none yet; `progress` by search/live_report.cc.
-std::string LiveHtml(const nlohmann::json& progress, const nlohmann::json& report);
+/// is made by ReportBody, or empty where there is none yet; `progress` by search/live_report.cc.
+std::string LiveHtml(const nlohmann::json& progress, const std::string& report);
 
 /// Writes the page's main part where there is no study yet.
 std::string WaitingHtml(const std::string& study_path);

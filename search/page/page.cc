@@ -25,12 +25,16 @@ std::string Fill(std::string_view text,
   }
 }
 
-std::string Framed(const std::string& title, const std::string& body, const std::string& connect,
+constexpr char kPolicy[] =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'";
+
+std::string Framed(const std::string& title, const std::string& body, const std::string& policy,
                    const std::string& more) {
   return Fill(PageAsset("page.html"), {{"title", title},
                                        {"style", PageAsset("page.css")},
                                        {"body", body},
-                                       {"connect", connect},
+                                       {"policy", policy},
                                        {"more", more},
                                        {"vega", PageAsset("vega.js")},
                                        {"script", PageAsset("page.js")}});
@@ -39,28 +43,30 @@ std::string Framed(const std::string& title, const std::string& body, const std:
 }  // namespace
 
 std::string PageHtml(const std::string& title, const std::string& body) {
-  return Framed("Trimtab report: " + title, body, /*connect=*/"", /*more=*/"");
+  return Framed("Trimtab report: " + title, body, kPolicy, /*more=*/"");
 }
+
+std::string LivePolicy() { return std::string(kPolicy) + "; connect-src 'self'"; }
 
 std::string LiveFrame(const std::string& body) {
   const std::string script = fmt::format("<script>\n{}</script>\n", PageAsset("live.js"));
-  return Framed("Trimtab: a search", body, "; connect-src 'self'", script);
+  return Framed("Trimtab: a search", body, LivePolicy(), script);
 }
 
-std::string ReportBody(const nlohmann::json& report) {
-  if (report["for"] == "serving") return ServingHtml(report);
+std::string ReportBody(const nlohmann::json& report, const Findings& findings) {
+  if (report["for"] == "serving") return ServingHtml(report, findings);
   std::string charts;
   for (const Chart& chart : Charts(report)) charts += ChartHtml(chart);
-  return VerdictHtml(report) + RaceHtml(report) + "<div class=\"charts\">\n" + charts + "</div>\n" +
-         RankingHtml(report) + DetailsHtml(report);
+  return VerdictHtml(report, findings) + RaceHtml(report, findings) + "<div class=\"charts\">\n" +
+         charts + "</div>\n" + RankingHtml(report) + DetailsHtml(report);
 }
 
-std::string ReportHtml(const nlohmann::json& report) {
+std::string ReportHtml(const nlohmann::json& report, const Findings& findings) {
   const nlohmann::json& problem = report["problem"];
   const std::string title =
       EscapedText(problem["model"]["name"]) + " on " + EscapedText(problem["cluster"]["name"]);
   const bool serves = report["for"] == "serving";
-  return PageHtml(serves ? "Serving " + title : title, ReportBody(report));
+  return PageHtml(serves ? "Serving " + title : title, ReportBody(report, findings));
 }
 
 }  // namespace trimtab

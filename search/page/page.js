@@ -66,6 +66,10 @@ function matches(text, wanted) {
   return number > bound || (comparison[1] === '>=' && number === bound);
 }
 
+// The reader's choices for the ranking. They outlive the table, which a live page makes anew.
+// Columns go by their headings: a later table may have others.
+const choice = {column: null, down: false, wanted: {}, all: false, tools: false};
+
 function makeInteractive(section) {
   const table = section.querySelector('table');
   const body = table.tBodies[0];
@@ -86,25 +90,28 @@ function makeInteractive(section) {
   tools.className = 'tools';
   tools.textContent = 'Sort and filter';
   table.parentElement.before(tools);
-  const filters = [];
-  let sorted = {column: 0, down: false};
-  let all = false;
+  const names = heads.map(head => head.textContent);
 
   function update() {
-    const wanted = filters.map(filter => filter.value);
     let found = 0;
     for (const row of rows) {
-      const fits = wanted.every((want, i) => want.trim() === '' || matches(texts.get(row)[i], want));
+      const fits = names.every((name, i) => {
+        const want = choice.wanted[name] || '';
+        return want.trim() === '' || matches(texts.get(row)[i], want);
+      });
       if (fits) ++found;
-      row.classList.toggle('out', !fits || (!all && found > ROWS_IN_SIGHT));
+      row.classList.toggle('out', !fits || (!choice.all && found > ROWS_IN_SIGHT));
     }
+    table.classList.toggle('with-tools', choice.tools);
     more.hidden = found <= ROWS_IN_SIGHT;
-    more.textContent = all ? 'Show the first ' + ROWS_IN_SIGHT : 'Show all ' + found + ' rows';
+    more.textContent =
+      choice.all ? 'Show the first ' + ROWS_IN_SIGHT : 'Show all ' + found + ' rows';
   }
 
-  function sortBy(column) {
-    sorted = {column, down: sorted.column === column && !sorted.down};
-    const sign = sorted.down ? -1 : 1;
+  function sort() {
+    const column = names.indexOf(choice.column);
+    if (column < 0) return;
+    const sign = choice.down ? -1 : 1;
     const isNumber = heads[column].classList.contains('number');
     const compare = (a, b) => {
       const [left, right] = [texts.get(a)[column], texts.get(b)[column]];
@@ -116,28 +123,41 @@ function makeInteractive(section) {
     rows.sort(compare);
     body.append(...rows);
     heads.forEach((head, i) => head.setAttribute('aria-sort',
-      i !== column ? 'none' : sorted.down ? 'descending' : 'ascending'));
-    update();
+      i !== column ? 'none' : choice.down ? 'descending' : 'ascending'));
   }
 
   heads.forEach((head, i) => {
     const button = document.createElement('button');
     button.type = 'button';
-    button.textContent = head.textContent;
+    button.textContent = names[i];
     button.title = 'Sort by this column';
-    button.addEventListener('click', () => sortBy(i));
+    button.addEventListener('click', () => {
+      // Rows come in the order of the first column.
+      const shown = choice.column || names[0];
+      choice.down = shown === names[i] && !choice.down;
+      choice.column = names[i];
+      sort();
+      update();
+    });
     const input = document.createElement('input');
-    input.setAttribute('aria-label', 'Filter by ' + button.textContent);
+    input.setAttribute('aria-label', 'Filter by ' + names[i]);
     input.title = head.classList.contains('number') ? 'For example > 100' : 'Text to look for';
-    input.addEventListener('input', update);
-    filters.push(input);
+    input.value = choice.wanted[names[i]] || '';
+    input.addEventListener('input', () => {
+      choice.wanted[names[i]] = input.value;
+      update();
+    });
     head.replaceChildren(button, input);
   });
-  tools.addEventListener('click', () => table.classList.toggle('with-tools'));
-  more.addEventListener('click', () => {
-    all = !all;
+  tools.addEventListener('click', () => {
+    choice.tools = !choice.tools;
     update();
   });
+  more.addEventListener('click', () => {
+    choice.all = !choice.all;
+    update();
+  });
+  sort();
   update();
 }
 

@@ -2,9 +2,11 @@
 #include <cmath>
 #include <functional>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "search/page/html.h"
+#include "search/page/layout_words.h"
 #include "search/page/sections.h"
 
 namespace trimtab {
@@ -47,26 +49,19 @@ std::string FigureCell(const json& row) {
          Interval(figure["low"], figure["high"], Grouped);
 }
 
-std::string AgainstBestCell(const json& row) {
+/// How much longer the row takes than the best for as many tokens.
+double Behind(double ratio) { return 1 / ratio - 1; }
+
+std::string BehindCell(const json& row) {
   const json& against = row["against_best"];
   if (against.is_null()) return "";
-  const auto shown = [](double ratio) {
-    const std::string percent = SignedPercent(ratio - 1);
-    return percent.substr(0, percent.find(' '));
-  };
-  return SignedPercent(against["ratio"].get<double>() - 1) +
-         Interval(against["low"], against["high"], shown);
+  const auto shown = [](double ratio) { return Percent(Behind(ratio)); };
+  return shown(against["ratio"].get<double>()) + Interval(against["high"], against["low"], shown);
 }
 
 std::string StandingCell(const json& row) {
-  if (row["standing"] != "failed") {
-    const std::string why = row["why_below"].get<std::string>();
-    return EscapedText(row["standing"]) +
-           (why.empty() ? "" : fmt::format(" <small>{}</small>", Escape(why)));
-  }
-  std::string state = row["state"].get<std::string>();
-  std::replace(state.begin(), state.end(), '_', ' ');
-  return "failed" + (state == "failed" ? "" : ": " + Escape(state));
+  return Escape(StandingWords(row["standing"].get<std::string>(), row["state"].get<std::string>(),
+                              row["why_below"].get<std::string>()));
 }
 
 std::string ErrorCell(const json& error) {
@@ -78,24 +73,69 @@ std::string PlaceCell(const json& row) {
                      row["threads_per_rank"].get<int64_t>());
 }
 
+RankingColumn PlaceColumn() {
+  return {"#", true, [](const json& row) { return std::to_string(row["rank"].get<int64_t>()); }};
+}
+
+RankingColumn PredictedColumn() {
+  return {"Predicted tokens/s", true, [](const json& row) {
+            return Grouped(row["predicted"]["tokens_per_s"].get<double>()) + " " +
+                   TrustLabel(row["predicted"]["trust"].get<std::string>());
+          }};
+}
+
+/// Returns a column of latencies: as measured, with the prediction, or else as predicted.
+RankingColumn Latency(const std::string& heading, const char* name, const char* statistic) {
+  return {heading, true, [name, statistic](const json& row) {
+            const auto in = [&](const json& service) {
+              return Grouped(service[name][statistic].get<double>());
+            };
+            const std::string predicted = in(row["predicted"]["service"]["report"]);
+            const json& measured = row["measured"];
+            return measured.is_null() ? predicted
+                                      : fmt::format("{} <small>predicted {}</small>",
+                                                    in(measured["service"]), predicted);
+          }};
+}
+
+/// Returns a column of rates of the row's service.
+RankingColumn ServiceRate(const std::string& heading, const char* name) {
+  return {heading, true,
+          [name](const json& row) { return Grouped(row["service"][name].get<double>()); }};
+}
+
+std::vector<RankingColumn> ServiceColumns() {
+  return {
+      PlaceColumn(),
+      {"Configuration", false, LayoutCell},
+      {"Ranks", true, [](const json& row) { return std::to_string(row["ranks"].get<int64_t>()); }},
+      {"Tokens/s", true, FigureCell},
+      PredictedColumn(),
+      Latency("TTFT p99, ms", "ttft_ms", "p99"),
+      Latency("TPOT, ms", "tpot_ms", "mean"),
+      Latency("ITL p99, ms", "itl_ms", "p99"),
+      ServiceRate("Tokens/s/GPU", "tokens_per_s_per_gpu"),
+      ServiceRate("Tokens/s/user", "tokens_per_s_per_user"),
+      {"Memory, MiB", true, [](const json& row) { return Mib(row["predicted"]); }},
+      {"Meets", false, [](const json& row) {
+         return row["service"]["meets_requirements"].get<bool>() ? "yes" : "no";
+       }}};
+}
+
 /// The order's own figure comes first: memory where the order is by memory.
-std::vector<RankingColumn> Columns(const json& report) {
+std::vector<RankingColumn> TrainingColumns(const json& report) {
   const std::string objective = report["objective"].get<std::string>();
-  const bool gpus = report["problem"]["cluster"]["device"] != "cpu";
+  const bool gpus = DeviceOf(report["problem"]) != DeviceKind::kCpu;
   const std::vector<RankingColumn> speed = {
       {"Tokens/s", true, FigureCell},
-      {"Against the best", true, AgainstBestCell},
+      {"Behind", true, BehindCell},
       {"As clocked", true,
        [](const json& row) {
          const json& measured = row["measured"];
          return measured.is_null() ? ""
                                    : Grouped(measured["tokens_per_s_as_clocked"].get<double>());
        }},
-      {"Predicted tokens/s", true,
-       [](const json& row) {
-         return Grouped(row["predicted"]["tokens_per_s"].get<double>()) + " " +
-                TrustLabel(row["predicted"]["trust"].get<std::string>());
-       }},
+      PredictedColumn(),
       {"Error", true, [](const json& row) { return ErrorCell(row["error"]["step_time"]); }}};
   const std::vector<RankingColumn> memory = {
       {"Memory measured, MiB", true, [](const json& row) { return Mib(row["measured"]); }},
@@ -105,14 +145,14 @@ std::vector<RankingColumn> Columns(const json& report) {
       "Tokens/s a GPU", true, [](const json& row) {
         return Grouped(row["figure"]["tokens_per_s"].get<double>() / row["ranks"].get<double>());
       }};
-  std::vector<RankingColumn> columns = {
-      {"#", true, [](const json& row) { return std::to_string(row["rank"].get<int64_t>()); }},
-      {"Layout", false, LayoutCell},
-      {"Numerics", false,
-       [](const json& row) {
-         return EscapedText(row["precision"]) + ", " + EscapedText(row["optimizer_state"]);
-       }},
-      {gpus ? "GPUs" : "Ranks \u00d7 threads", true, PlaceCell}};
+  std::vector<RankingColumn> columns = {PlaceColumn(),
+                                        {"Layout", false, LayoutCell},
+                                        {"Numerics", false,
+                                         [](const json& row) {
+                                           return EscapedText(row["precision"]) + ", " +
+                                                  EscapedText(row["optimizer_state"]);
+                                         }},
+                                        {gpus ? "GPUs" : "Ranks \u00d7 threads", true, PlaceCell}};
   if (report["problem"].contains("global_batches")) {
     columns.push_back({"Global batch", true, [](const json& row) {
                          return std::to_string(row["global_batch"].get<int64_t>());
@@ -124,9 +164,17 @@ std::vector<RankingColumn> Columns(const json& report) {
   if (objective == "cost" && gpus) columns.push_back(cost);
   columns.insert(columns.end(), first.begin(), first.end());
   columns.insert(columns.end(), second.begin(), second.end());
-  columns.push_back({"Standing", false, StandingCell});
-  columns.push_back(
-      {"Visits", true, [](const json& row) { return std::to_string(row["visits"].get<int>()); }});
+  return columns;
+}
+
+std::vector<RankingColumn> Columns(const json& report) {
+  std::vector<RankingColumn> columns =
+      report["for"] == "serving" ? ServiceColumns() : TrainingColumns(report);
+  const std::vector<RankingColumn> last = {{"Standing", false, StandingCell},
+                                           {"Visits", true, [](const json& row) {
+                                              return std::to_string(row["visits"].get<int64_t>());
+                                            }}};
+  columns.insert(columns.end(), last.begin(), last.end());
   return columns;
 }
 
@@ -153,6 +201,12 @@ std::string Body(const std::vector<RankingColumn>& columns, const json& ranking,
   return html + "</tbody>\n";
 }
 
+std::string TableOf(const std::vector<RankingColumn>& columns, const json& rows, size_t begin,
+                    size_t end) {
+  return "<div class=\"scroll\" tabindex=\"0\"><table class=\"ranking\">\n" + Head(columns) +
+         Body(columns, rows, begin, end) + "</table></div>";
+}
+
 /// On a narrow page a row is a card, and each figure carries the heading of its column.
 std::string CardHeadings(const std::vector<RankingColumn>& columns) {
   std::string style = "<style>@media screen and (max-width: 700px) {\n";
@@ -172,24 +226,30 @@ std::string RankingHtml(const json& report) {
   const size_t in_sight = std::min(shown, kRowsInSight);
   std::string html = CardHeadings(columns);
   html += fmt::format(
-      "<section id=\"ranking\">\n<h2>Ranking</h2>\n<p class=\"quiet\">{} by {}. Errors are "
-      "(predicted &minus; measured) / measured, of the step time. Predicted memory is counted, "
-      "allocation by allocation.</p>\n<div class=\"scroll\" tabindex=\"0\"><table "
-      "class=\"ranking\">\n{}{}</table></div>\n",
+      "<section id=\"ranking\">\n<h2>Ranking</h2>\n<p class=\"quiet\">{} by {}.{}</p>\n{}\n",
       Counted(static_cast<int64_t>(ranking.size()), "candidate"), EscapedText(report["objective"]),
-      Head(columns), Body(columns, ranking, 0, in_sight));
+      report["for"] == "serving" ? ""
+                                 : " Errors are (predicted &minus; measured) / measured, of the "
+                                   "step time. Predicted memory is counted, allocation by "
+                                   "allocation.",
+      TableOf(columns, ranking, 0, in_sight));
   if (shown > in_sight) {
-    html += fmt::format(
-        "<details class=\"rest\"><summary>The other {}</summary>\n<div class=\"scroll\" "
-        "tabindex=\"0\"><table class=\"ranking\">\n{}{}</table></div></details>\n",
-        Grouped(static_cast<double>(shown - in_sight)), Head(columns),
-        Body(columns, ranking, in_sight, shown));
+    html += fmt::format("<details class=\"rest\"><summary>The other {}</summary>\n{}</details>\n",
+                        Grouped(static_cast<double>(shown - in_sight)),
+                        TableOf(columns, ranking, in_sight, shown));
   }
   if (ranking.size() > shown) {
     html += fmt::format("<p class=\"quiet\">The first {} of {}; report.json has all.</p>\n", shown,
                         ranking.size());
   }
   return html + "</section>\n";
+}
+
+std::string FrontierHtml(const json& report) {
+  const json& rows = report["frontier"];
+  return "<section id=\"frontier\">\n<h2>Frontier</h2>\n<p>Pareto frontier of tokens/s/GPU and "
+         "tokens/s/user.</p>\n" +
+         TableOf(Columns(report), rows, 0, rows.size()) + "\n</section>\n";
 }
 
 }  // namespace trimtab

@@ -10,11 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string Tile(const std::string& title, const std::string& figure, const std::string& words) {
-  return fmt::format("<section class=\"tile\"><h2>{}</h2>\n<p class=\"big\">{}</p>\n{}</section>\n",
-                     title, figure, words);
-}
-
 std::string Paragraph(const std::string& html) { return fmt::format("<p>{}</p>\n", html); }
 
 /// "3,950 to 4,020", or nothing where the figure has no interval.
@@ -67,18 +62,6 @@ std::string DefaultTile(const json& recommended) {
                   Paragraph(Escape(Capitalised(LayoutWords(layout)))));
 }
 
-std::string TiedWords(const json& report) {
-  std::vector<std::string> others;
-  for (const json& layout : report["race"]["tied"]) {
-    if (layout == report["recommended"]["layout"]) continue;
-    others.push_back(LayoutHtml(layout.get<std::string>()));
-  }
-  if (others.empty()) return "";
-  return Paragraph(fmt::format("Shares first place, within {}, with {}.",
-                               Percent(report["race"]["indifference"].get<double>()),
-                               Listed(others)));
-}
-
 /// How far the figure of a layout of the ranking can be trusted, as a label.
 std::string TrustIn(const json& report, const json& layout) {
   for (const json& row : report["ranking"]) {
@@ -87,27 +70,20 @@ std::string TrustIn(const json& report, const json& layout) {
   return "";
 }
 
-std::string NextBestTile(const json& report) {
+std::string NextBestTile(const json& report, const std::string& worse) {
   const json& recommended = report["recommended"];
   const json& next = recommended["alternative"];
   if (next.is_null()) {
     return Tile("Next best", "none", Paragraph("No other candidate of the same kind."));
   }
-  const bool memory = report["objective"] == "memory";
   std::string words = Paragraph(LayoutHtml(next["layout"].get<std::string>()));
   if (!next["low"].is_null() && !next["high"].is_null()) {
     words += Paragraph(fmt::format("Between {} and {}", Percent(next["low"].get<double>()),
                                    Percent(next["high"].get<double>())));
   }
-  words += TiedWords(report);
-  if (const json& contender = recommended["contender"]; !contender.is_null()) {
-    words += Paragraph(fmt::format("Worth proving: {}, expected to be {} better.",
-                                   LayoutHtml(contender["layout"].get<std::string>()),
-                                   Percent(contender["expected_gain"].get<double>())));
-  }
   return Tile("Next best",
               fmt::format("{} <small>{}</small> {}", Percent(next["extra_cost"].get<double>()),
-                          memory ? "more memory" : "behind", TrustIn(report, next["layout"])),
+                          worse, TrustIn(report, next["layout"])),
               words);
 }
 
@@ -145,12 +121,11 @@ std::string StackWords(const json& cluster) {
 
 }  // namespace
 
-std::string VerdictHtml(const json& report) {
+std::string VerdictHtml(const json& report, const Findings& findings) {
   const json& recommended = report["recommended"];
   const json& problem = report["problem"];
   const std::string layout = recommended["layout"].get<std::string>();
-  const std::string place = PlaceWords(problem["cluster"]["device"].get<std::string>(),
-                                       recommended["ranks"].get<int64_t>(),
+  const std::string place = PlaceWords(DeviceOf(problem), recommended["ranks"].get<int64_t>(),
                                        recommended["threads_per_rank"].get<int64_t>());
   std::string html = fmt::format(
       "<header>\n<p class=\"quiet\">Trimtab report: {} on {}, global batch {}, {} tokens a "
@@ -159,19 +134,10 @@ std::string VerdictHtml(const json& report) {
       recommended["global_batch"].get<int64_t>(), problem["sequence_length"].get<int64_t>(),
       StackWords(problem["cluster"]), EscapedText(report["objective"]),
       Escape(Capitalised(LayoutWords(layout))), place, LayoutHtml(layout));
-  if (recommended["measured"].is_null()) {
-    html += WarningHtml("Nothing here was measured: every figure is a prediction.");
-  }
-  if (const json& training = recommended["training"]; !training.is_null()) {
-    for (const json& unmet : training["unmet"]) {
-      html += WarningHtml("It does not meet --require " + EscapedText(unmet));
-    }
-  }
-  if (report["proof"]["partial"].get<bool>()) {
-    html += WarningHtml("Incomplete: " + EscapedText(report["proof"]["partial_reason"]));
-  }
+  for (const Finding& each : findings.limits) html += WarningHtml(SentenceHtml(each));
+  html += ParagraphsHtml(findings.takes);
   html += "<div class=\"tiles\">\n" + SpeedTile(report) + DefaultTile(recommended) +
-          NextBestTile(report) + MemoryTile(recommended) + BindsTile(recommended);
+          NextBestTile(report, findings.worse) + MemoryTile(recommended) + BindsTile(recommended);
   return html + "</div>\n";
 }
 

@@ -12,7 +12,7 @@ namespace {
 /// the machine, which all ranks share.
 int64_t NeededBytes(const CandidateRecord& candidate) {
   const RunConfig& run = candidate.run;
-  const bool own = run.device != "cpu" || run.memory_per_rank_bytes > 0;
+  const bool own = run.device != DeviceKind::kCpu || run.memory_per_rank_bytes > 0;
   return candidate.prediction()->peak_mem_bytes * (own ? 1 : run.layout.world_size());
 }
 

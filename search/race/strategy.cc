@@ -88,11 +88,8 @@ std::vector<size_t> ChooseMoreDryRuns(Objective objective,
     }
   };
   choose(objective, [](const CandidateRecord&) { return 0; });
-  choose(objective, [](const CandidateRecord& candidate) {
-    const ParallelConfig& layout = candidate.run.layout;
-    return std::tuple(layout.precision, layout.master, layout.moments, layout.gradients);
-  });
-  if (!candidates.empty() && candidates.front().run.device != "cpu") {
+  choose(objective, [](const CandidateRecord& candidate) { return candidate.run.layout.numerics; });
+  if (!candidates.empty() && candidates.front().run.device != DeviceKind::kCpu) {
     // The front takes the fastest on each number of GPUs, whatever the objective.
     choose(Objective::kThroughput,
            [](const CandidateRecord& candidate) { return candidate.run.layout.world_size(); });

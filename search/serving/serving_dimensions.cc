@@ -115,7 +115,7 @@ const std::vector<ServingDimension> kDimensions = {
     {"replicas", "engines that share the load; on cpu one, if left out",
      [](const ServingProblem& p, const Candidate& c) {
        // The cores of a machine serve one engine best.
-       const bool one = p.cluster.device == "cpu" && !p.Names("replicas");
+       const bool one = p.cluster.device == DeviceKind::kCpu && !p.Names("replicas");
        const int64_t most = one ? 1 : p.ranks() / c.config.layout.world_size();
        return UpTo(std::min(most, MostInFlight(p.load, 1)));
      },

@@ -11,28 +11,44 @@
 
 namespace trimtab {
 
+namespace {
+
+/// A part of the steps' time: its key in reports, and its words, which several may share.
+struct Part {
+  const char* key;
+  const char* words;
+  double seconds;
+};
+
+std::array<Part, 10> PartsOf(const ServingPrediction& prediction) {
+  const ServingBreakdown& parts = prediction.spent;
+  static constexpr char kOther[] = "other ops and gaps between ops";
+  return {{{"products", "products", parts.dense_s + parts.head_s},
+           {"experts", "experts", parts.experts_s},
+           {"attention", "attention", parts.attention_s},
+           {"messages", "messages", parts.messages_s},
+           {"other_ops", kOther, parts.other_s},
+           {"gaps", kOther, parts.gaps_s},
+           {"prompt_launches", "launching steps with prompts", parts.prompt_floor_s},
+           {"host", "the host", parts.host_s},
+           {"draft", "steps of the draft model", prediction.draft_s},
+           {"copies", "copies of caches", prediction.copy_s}}};
+}
+
+}  // namespace
+
 std::string WhatBinds(const ServingEvaluation& candidate) {
   const ServingPrediction& p = candidate.prediction;
   const ServingConfig& config = candidate.candidate.config;
-  const ServingBreakdown& s = p.spent;
-  struct Part {
-    const char* words;
-    double seconds;
-  };
-  const std::array<Part, 9> parts = {{{"products", s.dense_s + s.head_s},
-                                      {"experts", s.experts_s},
-                                      {"attention", s.attention_s},
-                                      {"messages", s.messages_s},
-                                      {"other ops and gaps between ops", s.other_s + s.gaps_s},
-                                      {"launching steps with prompts", s.prompt_floor_s},
-                                      {"the host", s.host_s},
-                                      {"steps of the draft model", p.draft_s},
-                                      {"copies of caches", p.copy_s}}};
-  const Part& most =
-      *std::max_element(parts.begin(), parts.end(),
-                        [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
-  std::string text = fmt::format("{} take {:.0f} % of the steps", most.words,
-                                 100 * most.seconds / (s.seconds() + p.draft_s + p.copy_s));
+  double all = 0;
+  std::map<std::string, double> seconds;  // by words
+  for (const Part& part : PartsOf(p)) {
+    all += part.seconds;
+    seconds[part.words] += part.seconds;
+  }
+  const auto& [words, most] =
+      *std::ranges::max_element(seconds, {}, [](const auto& part) { return part.second; });
+  std::string text = fmt::format("{} take {:.0f} % of the steps", words, 100 * most / all);
   const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
   const bool full = p.waits_for_room && p.most_blocks + longest > config.cache_blocks;
   if (p.preemptions > 0 || full) {
@@ -53,17 +69,9 @@ std::string WhatBinds(const ServingEvaluation& candidate) {
 }
 
 std::map<std::string, double> BreakdownOf(const ServingPrediction& prediction) {
-  const ServingBreakdown& parts = prediction.spent;
-  return {{"products", parts.dense_s + parts.head_s},
-          {"experts", parts.experts_s},
-          {"attention", parts.attention_s},
-          {"messages", parts.messages_s},
-          {"other_ops", parts.other_s},
-          {"gaps", parts.gaps_s},
-          {"prompt_launches", parts.prompt_floor_s},
-          {"host", parts.host_s},
-          {"draft", prediction.draft_s},
-          {"copies", prediction.copy_s}};
+  std::map<std::string, double> seconds;
+  for (const Part& part : PartsOf(prediction)) seconds[part.key] = part.seconds;
+  return seconds;
 }
 
 std::optional<double> PricePerMillionTokens(const Cluster& cluster, int64_t gpus,

@@ -10,6 +10,7 @@
 #include "engine/config/json/strict_json.h"
 #include "engine/infer/serving_json.h"
 #include "search/serving/serving_space.h"
+#include "search/space/in_file.h"
 #include "search/space/space.h"
 
 namespace trimtab {
@@ -154,11 +155,7 @@ ServingProblem ServingProblemFromJson(const nlohmann::json& json, const std::str
     if (!each.is_string()) {
       throw InputError(fmt::format("{}: expected a text, got {}", at, DescribeJson(each)));
     }
-    try {
-      problem.requirements.emplace_back(each.template get<std::string>());
-    } catch (const UsageError& error) {
-      throw InputError(fmt::format("{}: {}", at, error.what()));  // here it is a file that is wrong
-    }
+    InFile(at, [&] { problem.requirements.emplace_back(each.template get<std::string>()); });
   });
   if (const nlohmann::json* draft = object.Find("draft")) {
     problem.draft = ModelConfigFromJson(*draft, object.Where("draft"));

@@ -17,7 +17,7 @@ ServingRank RankOf(const ServingProblem& problem, const ServingCandidate& candid
       rank.among_equals = gpus;
       return rank;
     case Objective::kCost:
-      rank.score = (problem.cluster.device == "cpu" ? 1 : gpus) * kept_up;
+      rank.score = (problem.cluster.device == DeviceKind::kCpu ? 1 : gpus) * kept_up;
       return rank;
     case Objective::kGpus:
       rank.score = gpus;

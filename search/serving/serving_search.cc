@@ -6,32 +6,12 @@
 #include "engine/base/error.h"
 #include "engine/base/on_threads.h"
 #include "engine/base/units.h"
-#include "search/serving/best_case.h"
+#include "search/serving/serving_prospects.h"
 
 namespace trimtab {
 namespace {
 
 constexpr size_t kRound = 8;  // candidates simulated before the bounds are asked again
-/// A branch with what its candidates share.
-struct PreparedBranch {
-  ServingBranch branch{};
-  std::unique_ptr<ServingMemoryModel> memory{};
-  std::unique_ptr<ServingPredictor> predictor{};
-  std::unique_ptr<BestCases> best{};
-  int64_t most_blocks = 0;  // of a replica's cache
-  EngineLimits largest{};   // of all of its candidates
-};
-
-struct Pending {
-  PreparedBranch* branch = nullptr;
-  const ServingCandidate* candidate = nullptr;
-  BestCaseOf of{};
-  const Requirement* missed = nullptr;  // of quality, if any
-  ServingRank bound{};
-  double busy_s = 0;  // at least
-  bool done = false;  // simulated, or found not to be worth it
-};
-
 /// A candidate that is simulated, with what shows on the way that it is not worth it.
 struct Trial {
   ServingEvaluation evaluation{};
@@ -40,53 +20,6 @@ struct Trial {
   LoadReport bound{};
   bool ended = false;
 };
-
-std::unique_ptr<ServingMemoryModel> MemoryModelOf(const ServingProblem& problem,
-                                                  const ServingConfig& resolved) {
-  const auto executor = [&problem](const ServingConfig& config) {
-    return ExecutorOf(ModeOf(RunOf(config), problem.cluster), problem.cluster);
-  };
-  const Executor model = executor(resolved);
-  const bool drafts = resolved.draft.tokens > 0;
-  const Executor draft = drafts ? executor(DraftServing(resolved)) : model;
-  return std::make_unique<ServingMemoryModel>(resolved, model.kind, model.threads, draft.threads);
-}
-
-/// The rates of a resolved configuration, and of its draft model where it has one.
-struct Rates {
-  ServingRates model{};
-  ServingRates draft{};
-};
-Rates RatesOf(const ServingProblem& problem, const ServingConfig& resolved) {
-  Rates rates = {.model = problem.rates(resolved, problem.cluster.profile)};
-  if (resolved.draft.tokens > 0)
-    rates.draft = problem.rates(DraftServing(resolved), problem.cluster.profile);
-  return rates;
-}
-
-std::unique_ptr<ServingPredictor> PredictorOf(const ServingProblem& problem,
-                                              const ServingConfig& resolved, const Rates& rates) {
-  ServingSpeculation speculation = {.acceptance = problem.AcceptanceOf(resolved)};
-  if (resolved.draft.tokens > 0) {
-    const ServingConfig draft = DraftServing(resolved);
-    speculation.draft =
-        std::make_shared<ServingPredictor>(draft.model, ServingLayoutOf(draft), rates.draft);
-  }
-  return std::make_unique<ServingPredictor>(problem.model, ServingLayoutOf(resolved), rates.model,
-                                            std::move(speculation));
-}
-
-/// Gives the candidate's cache what memory is left; false when that does not suffice.
-bool PlanMemory(int64_t memory_bytes, ServingMemoryModel& memory, ServingEvaluation& planned) {
-  ServingConfig& config = planned.candidate.config;
-  const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
-  const int64_t room = memory.BlocksWithin(memory_bytes, config.limits);
-  if (room < longest) return false;
-  config.cache_blocks = std::min(room, config.limits.sequences * longest);
-  planned.memory = memory.Of(config.limits, config.cache_blocks);
-  config = ResolveServing(config);
-  return true;
-}
 
 class Search {
  public:
@@ -101,9 +34,11 @@ class Search {
     ServingSpace space = WalkServingSpace(problem_);
     result_.size = space.size;
     result_.cut_by_rule = std::move(space.cut_by_rule);
-    Prepare(std::move(space.branches));
-    std::stable_sort(pending_.begin(), pending_.end(),
-                     [](const Pending& a, const Pending& b) { return a.bound < b.bound; });
+    ServingProspects prospects = PrepareProspects(problem_, std::move(space.branches), walkers_);
+    branches_ = std::move(prospects.branches);
+    pending_ = std::move(prospects.all);
+    result_.cut_by_memory = prospects.cut_by_memory;
+    std::ranges::stable_sort(pending_, {}, &ServingProspect::bound);
     walkers_.GoOnOrThrow();
     SimulateEasiest();
     size_t next = 0;
@@ -113,9 +48,7 @@ class Search {
     }
     if (next < pending_.size() && !CutByBound(pending_[next].bound)) LeaveFrom(next);
     RequireAny();
-    std::stable_sort(
-        result_.ranking.begin(), result_.ranking.end(),
-        [](const ServingEvaluation& a, const ServingEvaluation& b) { return a.rank < b.rank; });
+    std::ranges::stable_sort(result_.ranking, {}, &ServingEvaluation::rank);
     CountLeftOut();
     result_.simulated = std::ssize(result_.ranking);
     return std::move(result_);
@@ -154,83 +87,12 @@ class Search {
     const ServingRank& best =
         std::ranges::min_element(result_.ranking, {}, &ServingEvaluation::rank)->rank;
     for (size_t i = next; i < pending_.size(); ++i) {
-      Pending& each = pending_[i];
+      ServingProspect& each = pending_[i];
       if (each.done || CutByBound(each.bound)) continue;
       each.done = true;
       ++result_.unexplored;
       result_.gap = std::max(result_.gap, GapOf(each.bound, best));
     }
-  }
-
-  void Prepare(std::vector<ServingBranch> branches) {
-    for (ServingBranch& each : branches) {
-      branches_.emplace_back(std::make_unique<PreparedBranch>())->branch = std::move(each);
-    }
-    OnThreads(threads_, branches_.size(), [&](size_t i) { PrepareMemory(*branches_[i]); });
-    std::erase_if(branches_, [&](const auto& branch) {
-      const bool fits = branch->most_blocks > 0;
-      if (!fits) result_.cut_by_memory += std::ssize(branch->branch.candidates);
-      return !fits;
-    });
-    // Measured one after the other where they are measured.
-    std::vector<Rates> rates;
-    for (const auto& each : branches_) {
-      walkers_.GoOnOrThrow();
-      rates.push_back(RatesOf(problem_, ResolveServing(each->branch.config)));
-    }
-    OnThreads(threads_, branches_.size(),
-              [&](size_t i) { PreparePrices(rates[i], *branches_[i]); });
-    for (const auto& branch : branches_) {
-      for (const ServingCandidate& each : branch->branch.candidates) {
-        const BestCaseOf of = {.limits = each.config.limits,
-                               .blocks = branch->most_blocks,
-                               .replicas = each.config.layout.dp,
-                               .prefill = each.config.prefill,
-                               .may_preempt = MayPreempt(*branch, each)};
-        const BestCase best = branch->best->Rough(of);
-        pending_.push_back({.branch = branch.get(),
-                            .candidate = &each,
-                            .of = of,
-                            .missed = problem_.MissedQuality(each.config),
-                            .bound = RankOf(problem_, each, best.report),
-                            .busy_s = best.busy_s});
-      }
-    }
-  }
-
-  /// Leaves a branch without blocks where its weights leave no room for the longest request.
-  void PrepareMemory(PreparedBranch& prepared) const {
-    const ServingConfig resolved = ResolveServing(prepared.branch.config);
-    prepared.memory = MemoryModelOf(problem_, resolved);
-    const int64_t longest = CeilDiv(resolved.limits.sequence_length, resolved.block_size);
-    const int64_t left = problem_.memory_bytes - prepared.memory->weight_bytes();
-    const int64_t blocks = left / prepared.memory->block_bytes();
-    prepared.most_blocks = blocks < longest ? 0 : blocks;
-    prepared.largest = resolved.limits;
-    for (const ServingCandidate& each : prepared.branch.candidates) {
-      const EngineLimits& limits = each.config.limits;
-      EngineLimits& largest = prepared.largest;
-      largest.sequences = std::max(largest.sequences, limits.sequences);
-      largest.tokens_per_step = std::max(largest.tokens_per_step, limits.tokens_per_step);
-    }
-  }
-
-  /// False where the cache surely holds all that a replica works on at once. Only draft models make
-  /// a difference of it, so it is true without.
-  bool MayPreempt(const PreparedBranch& branch, const ServingCandidate& candidate) const {
-    const ServingConfig& config = candidate.config;
-    if (config.draft.tokens == 0) return true;
-    const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
-    const int64_t running =
-        std::min(config.limits.sequences, MostInFlight(problem_.load, config.answering()));
-    return branch.memory->BlocksWithin(problem_.memory_bytes, config.limits, branch.largest) <
-           running * longest;
-  }
-
-  void PreparePrices(const Rates& rates, PreparedBranch& prepared) const {
-    const ServingConfig resolved = ResolveServing(prepared.branch.config);
-    prepared.predictor = PredictorOf(problem_, resolved, rates);
-    prepared.best = std::make_unique<BestCases>(*prepared.predictor, problem_.load, resolved);
   }
 
   /// What must be beaten; nothing as long as not enough were simulated.
@@ -266,10 +128,10 @@ class Search {
   /// quality if there are any: likely to meet what others of as many do, so that what is worse
   /// shows soon.
   void SimulateEasiest() {
-    std::map<int64_t, Pending*> easiest;
-    for (Pending& each : pending_) {
-      Pending*& best = easiest[each.candidate->gpus()];
-      const auto spares = [](const Pending& of) {
+    std::map<int64_t, ServingProspect*> easiest;
+    for (ServingProspect& each : pending_) {
+      ServingProspect*& best = easiest[each.candidate->gpus()];
+      const auto spares = [](const ServingProspect& of) {
         return std::pair(of.missed != nullptr, of.busy_s);
       };
       if (best == nullptr || spares(each) < spares(*best)) best = &each;
@@ -290,7 +152,7 @@ class Search {
   }
 
   /// Adds the candidate unless that is found not to be worth it.
-  void Take(Pending& pending, std::vector<Trial>& trials) {
+  void Take(ServingProspect& pending, std::vector<Trial>& trials) {
     pending.done = true;
     const ServingCandidate& candidate = *pending.candidate;
     PreparedBranch& branch = *pending.branch;
@@ -299,10 +161,11 @@ class Search {
       ++refined_away_;
       return;
     }
-    Trial trial = {.evaluation = {.candidate = candidate},
-                   .branch = &branch,
-                   .of = pending.of,
-                   .bound = best.report};
+    Trial trial;
+    trial.evaluation.candidate = candidate;
+    trial.branch = &branch;
+    trial.of = pending.of;
+    trial.bound = best.report;
     if (!PlanMemory(problem_.memory_bytes, *branch.memory, trial.evaluation)) {
       ++result_.cut_by_memory;
       return;
@@ -356,7 +219,7 @@ class Search {
       if (rank.score < best.score) result_.held_back.insert({config.weights, config.cache});
     };
     result_.cut_by_bound = refined_away_;
-    for (const Pending& each : pending_) {
+    for (const ServingProspect& each : pending_) {
       if (each.done) continue;
       if (best.strain > 0 || each.missed == nullptr) {
         ++result_.cut_by_bound;
@@ -391,35 +254,12 @@ class Search {
   bool shares_;  // prompts what they begin with
   ServingSearchResult result_;
   std::vector<std::unique_ptr<PreparedBranch>> branches_;
-  std::vector<Pending> pending_;    // the likeliest first
-  int64_t refined_away_ = 0;        // of these, by bounds that took their time
-  std::vector<ServingRank> first_;  // of the ranking: as many as are to be certain
+  std::vector<ServingProspect> pending_;  // the likeliest first
+  int64_t refined_away_ = 0;              // of these, by bounds that took their time
+  std::vector<ServingRank> first_;        // of the ranking: as many as are to be certain
 };
 
 }  // namespace
-
-ServingEvaluation EvaluateServing(const ServingProblem& problem,
-                                  const ServingCandidate& candidate) {
-  ServingEvaluation evaluation = {.candidate = candidate};
-  const ServingConfig resolved = ResolveServing(candidate.config);
-  const auto memory = MemoryModelOf(problem, resolved);
-  if (!PlanMemory(problem.memory_bytes, *memory, evaluation)) {
-    const int64_t one = CeilDiv(resolved.limits.sequence_length, resolved.block_size);
-    const ServingMemory least = memory->Of(resolved.limits, one);
-    throw InfeasibleError(fmt::format(
-        "needs {} of memory per rank with a cache for one sequence of {} tokens "
-        "({} of weights, {} for a step{}); only {} is available",
-        FormatBytes(least.total()), resolved.limits.sequence_length, FormatBytes(least.weights),
-        FormatBytes(least.step),
-        least.draft > 0 ? fmt::format(", {} of the draft model", FormatBytes(least.draft)) : "",
-        FormatBytes(problem.memory_bytes)));
-  }
-  const auto predictor = PredictorOf(problem, resolved, RatesOf(problem, resolved));
-  evaluation.prediction =
-      predictor->Predict(evaluation.candidate.config, problem.load, problem.CopyOf(resolved));
-  evaluation.rank = RankOf(problem, candidate, evaluation.prediction.report);
-  return evaluation;
-}
 
 ServingSearchResult SearchServing(const ServingProblem& problem, const Walkers& walkers,
                                   int64_t certain) {

@@ -9,21 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "cost_model/serving/serving_memory.h"
-#include "search/serving/serving_rank.h"
-#include "search/serving/serving_space.h"
+#include "search/serving/serving_evaluation.h"
 #include "search/walk/walkers.h"
 
 namespace trimtab {
-
-struct ServingEvaluation {
-  ServingCandidate candidate{};
-  ServingPrediction prediction{};
-  ServingMemory memory{};  // of the fullest rank
-  ServingRank rank{};
-
-  bool meets() const { return rank.strain == 0; }
-};
 
 struct ServingSearchResult {
   int64_t size = 0;  // of the space: the sum of what follows
@@ -43,9 +32,6 @@ struct ServingSearchResult {
 
   const ServingEvaluation& best() const { return ranking.front(); }
 };
-
-/// What is predicted of one candidate. Throws InfeasibleError where it does not fit.
-ServingEvaluation EvaluateServing(const ServingProblem& problem, const ServingCandidate& candidate);
 
 /// Simulates candidates, the likeliest first; what comes out does not depend on the number of
 /// threads. No candidate that is left out of the ranking is better than the `certain`-th in it,

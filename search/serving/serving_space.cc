@@ -27,7 +27,7 @@ size_t BranchDepth(const ServingProblem& problem) {
       std::find_if(ServingDimensions().begin(), ServingDimensions().end(),
                    [](const auto& each) { return std::string_view(each.name) == "replicas"; });
   const auto above = static_cast<size_t>(replicas - ServingDimensions().begin());
-  return problem.cluster.device == "cpu" ? above + 1 : above;
+  return problem.cluster.device == DeviceKind::kCpu ? above + 1 : above;
 }
 
 /// What all candidates have in common.
@@ -37,7 +37,8 @@ ServingCandidate Unbound(const ServingProblem& problem) {
   config.model = problem.model;
   if (problem.draft) config.draft.model = *problem.draft;
   config.device = problem.cluster.device;
-  config.layout.precision = config.device == "cuda" ? Precision::kBf16 : Precision::kFp32;
+  config.layout.numerics.precision =
+      config.device == DeviceKind::kCuda ? Precision::kBf16 : Precision::kFp32;
   config.memory_per_rank_bytes = problem.memory_bytes;
   config.limits.sequence_length = problem.load.longest();
   config.limits.waiting =

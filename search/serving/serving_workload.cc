@@ -49,7 +49,7 @@ bool IsAllowed(const ServingProblem& problem, WeightFormat weights, DType cache)
 
 Prediction PredictionOf(const ServingProblem& problem, const ServingEvaluation& evaluation) {
   const ServingPrediction& p = evaluation.prediction;
-  const bool calibrated = problem.cluster.device == "cpu";
+  const bool calibrated = problem.cluster.device == DeviceKind::kCpu;
   Prediction prediction;
   prediction.step_time_s = SecondsOf(problem.objective, problem.load, p.report);
   prediction.step_time_low_s = prediction.step_time_s / (1 + kUsualError);
@@ -100,7 +100,7 @@ double StrainOf(const ServingProblem& problem, const CandidateRecord& candidate)
 
 /// `problem` with the rates that `study` keeps: on a cpu they are measured once for a study.
 ServingProblem PricedBy(Study& study, ServingProblem problem) {
-  if (problem.cluster.device != "cpu") return problem;
+  if (problem.cluster.device != DeviceKind::kCpu) return problem;
   problem.rates = [measure = problem.rates, &study](const ServingConfig& config,
                                                     const HardwareProfile& profile) {
     const std::string key = "rates " + ServingRatesKey(config);

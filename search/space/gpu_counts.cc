@@ -43,7 +43,7 @@ Cluster WithGpus(const Cluster& cluster, int64_t gpus) {
 }
 
 std::vector<int64_t> ParseGpuCounts(const std::string& text, const Cluster& cluster) {
-  if (cluster.device == "cpu") {
+  if (cluster.device == DeviceKind::kCpu) {
     throw UsageError(fmt::format("--gpus {}: the cluster {} has none; --max-ranks limits its ranks",
                                  text, cluster.name));
   }

@@ -9,6 +9,7 @@
 #include "engine/base/nearest_name.h"
 #include "engine/config/json/strict_json.h"
 #include "engine/config/layout/layout_keys.h"
+#include "search/space/in_file.h"
 #include "search/space/space_rows.h"
 
 namespace trimtab {
@@ -143,16 +144,14 @@ Narrowing NarrowingFromJson(const nlohmann::json& json, const std::string& where
   const std::string list = narrowing.forbidden ? "forbid" : "allow";
   if (!values->is_array() || values->empty()) object.Refuse(list, "an array that is not empty");
   object.Finish();
-  try {
+  InFile("", [&] {
     RequireKey(keys, narrowing.key, object.Where("key"));
     for (const nlohmann::json& value : *values) {
       if (!value.is_string()) object.Refuse(list, "texts");
       narrowing.values.push_back(
           keys.Canonical(narrowing.key, value.get<std::string>(), object.Where(list) + ":"));
     }
-  } catch (const UsageError& error) {
-    throw InputError(error.what());  // the same words, but it is a file that is wrong
-  }
+  });
   return narrowing;
 }
 

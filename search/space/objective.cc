@@ -40,7 +40,7 @@ double Score(Objective objective, const RunConfig& run, double tokens_per_s,
     case Objective::kGpus:
       return static_cast<double>(run.layout.world_size());
     case Objective::kCost: {
-      const int64_t paid = run.device == "cpu" ? 1 : run.layout.world_size();
+      const int64_t paid = run.device == DeviceKind::kCpu ? 1 : run.layout.world_size();
       return static_cast<double>(paid) / tokens_per_s;
     }
   }

@@ -107,7 +107,7 @@ Prediction PredictionFromJson(const nlohmann::json& json, const std::string& whe
                             .binds = service.at("binds")};
     }
     return prediction;
-  } catch (const std::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw InputError(fmt::format("{}: not a prediction: {}", where, error.what()));
   }
 }

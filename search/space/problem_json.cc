@@ -8,6 +8,7 @@
 #include "engine/config/json/strict_json.h"
 #include "engine/config/model/model_limits.h"
 #include "engine/families/load_config.h"
+#include "search/space/in_file.h"
 #include "search/space/space.h"
 #include "search/space/space_tree.h"
 
@@ -50,21 +51,10 @@ std::vector<int64_t> CountsFrom(StrictObject& object, const std::string& key, in
   return counts;
 }
 
-/// Returns what `read` makes of a text, whose complaint names a flag: here it is a file that is
-/// wrong.
-template <typename Read>
-auto InFile(const std::string& where, const Read& read) {
-  try {
-    return read();
-  } catch (const UsageError& error) {
-    throw InputError(fmt::format("{}: {}", where, error.what()));
-  }
-}
-
 std::string OptimizerStateFrom(const nlohmann::json& json, const std::string& where) {
   std::string name = TextFrom(json, where);
-  ParallelConfig layout;
-  if (name != kEveryState) InFile(where, [&] { SetOptimizerState(name, layout); });
+  Numerics numerics;
+  if (name != kEveryState) InFile(where, [&] { SetOptimizerState(name, numerics); });
   return name;
 }
 
@@ -80,11 +70,10 @@ Reliability ReliabilityFrom(const nlohmann::json& json, const std::string& where
 }
 
 Cluster ClusterFrom(const nlohmann::json& json, const std::string& where) {
-  static const std::vector<std::string> kDevices = {"cpu", "cuda"};
   StrictObject object(json, where);
   Cluster cluster;
   object.Line("name", cluster.name, Need::kRequired);
-  object.Choice("device", cluster.device, kDevices, Need::kRequired);
+  object.Choice("device", cluster.device, kDeviceNames, Need::kRequired);
   object.Integer("nodes", cluster.nodes, 1, kMaxInt, Need::kRequired);
   object.Integer("ranks_per_node", cluster.ranks_per_node, 1, kMaxInt, Need::kRequired);
   object.Integer("max_ranks", cluster.max_ranks, 1, kMaxInt, Need::kRequired);
@@ -134,7 +123,7 @@ bool operator==(const Problem& one, const Problem& other) {
 
 nlohmann::json ToJson(const Cluster& cluster) {
   nlohmann::json json = {{"name", cluster.name},
-                         {"device", cluster.device},
+                         {"device", Name(cluster.device)},
                          {"nodes", cluster.nodes},
                          {"ranks_per_node", cluster.ranks_per_node},
                          {"max_ranks", cluster.max_ranks},

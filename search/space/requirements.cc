@@ -110,7 +110,7 @@ void RequireMeasurable(const Problem& problem) {
       missing = "needs --tokens, the length of the run";
     } else if (each.figure == Figure::kPrice && problem.cluster.price_per_gpu_hour <= 0) {
       missing = fmt::format("the cluster {} has no price per GPU hour", problem.cluster.name);
-    } else if (of_gpus && problem.cluster.device == "cpu") {
+    } else if (of_gpus && problem.cluster.device == DeviceKind::kCpu) {
       missing = fmt::format("the cluster {} has none", problem.cluster.name);
     }
     const auto all = static_cast<double>(MemoryOfRank(problem.cluster, /*ranks=*/1));

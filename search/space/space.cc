@@ -18,7 +18,7 @@ void RequireSensible(const Problem& problem) {
   }
   RequireLegalModel(problem.model);
   RequireMeasurable(problem);
-  if (problem.cluster.device != "cpu") AllowedGpus(problem);
+  if (problem.cluster.device != DeviceKind::kCpu) AllowedGpus(problem);
   if (problem.precisions.empty() || problem.optimizer_states.empty()) {
     throw UsageError("expected at least one precision and one optimizer state");
   }
@@ -58,10 +58,7 @@ int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
 bool IsPlain(const ParallelConfig& layout) {
   ParallelConfig plain;
   plain.dp = layout.dp;
-  plain.precision = layout.precision;
-  plain.master = layout.master;
-  plain.moments = layout.moments;
-  plain.gradients = layout.gradients;
+  plain.numerics = layout.numerics;
   return layout == plain;
 }
 

@@ -26,7 +26,7 @@ int64_t ExpertRanks(const ParallelConfig& layout) {
   return layout.tp * layout.cp * layout.dp / (layout.ep * layout.etp);
 }
 
-bool Overlaps(const Problem& problem) { return problem.cluster.device != "cpu"; }
+bool Overlaps(const Problem& problem) { return problem.cluster.device != DeviceKind::kCpu; }
 
 const std::vector<SpaceRow>& SpaceRows() {
   static const std::vector<SpaceRow> rows = {PrecisionRow(),

@@ -53,7 +53,8 @@ const std::vector<SpaceRow>& SpaceRows();
 /// Returns how many rows are bound once `part`, which a row completes, is chosen.
 size_t RowsOf(LayoutPart part);
 
-/// Optimizer states of the problem under `precision`, each once: two names may mean the same.
-std::vector<ParallelConfig> OptimizerStates(const Problem& problem, Precision precision);
+/// Returns `precision` with each optimizer state of the problem, each once: two names may mean the
+/// same.
+std::vector<Numerics> OptimizerStates(const Problem& problem, Precision precision);
 
 }  // namespace trimtab

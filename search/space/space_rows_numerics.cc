@@ -4,13 +4,25 @@
 #include "search/space/space_row_parts.h"
 
 namespace trimtab {
-std::vector<ParallelConfig> OptimizerStates(const Problem& problem, Precision precision) {
-  std::vector<ParallelConfig> states;
+namespace {
+
+// A state as a value: a byte for each of its types.
+constexpr int64_t kByte = 256;
+
+int64_t ValueOfState(const Numerics& state) {
+  return static_cast<int64_t>(state.master) +
+         kByte *
+             (static_cast<int64_t>(state.moments) + kByte * static_cast<int64_t>(state.gradients));
+}
+
+}  // namespace
+
+std::vector<Numerics> OptimizerStates(const Problem& problem, Precision precision) {
+  std::vector<Numerics> states;
   const auto append = [&](const std::string& name) {
-    ParallelConfig layout;
-    layout.precision = precision;
-    SetOptimizerState(name, layout);
-    if (std::find(states.begin(), states.end(), layout) == states.end()) states.push_back(layout);
+    Numerics numerics = {.precision = precision};
+    SetOptimizerState(name, numerics);
+    if (std::ranges::find(states, numerics) == states.end()) states.push_back(numerics);
   };
   for (const std::string& name : problem.optimizer_states) {
     if (name != "auto") {
@@ -23,26 +35,30 @@ std::vector<ParallelConfig> OptimizerStates(const Problem& problem, Precision pr
 }
 
 SpaceRow PrecisionRow() {
-  return {.name = "precision",
-          .applies = Always,
-          .values =
-              [](const Problem& problem, const RunConfig&, Values& values) {
-                for (const Precision each : problem.precisions) {
-                  const auto value = static_cast<int64_t>(each);
-                  if (std::find(values.begin(), values.end(), value) == values.end()) {
-                    values.push_back(value);
-                  }
-                }
-              },
-          .bind = [](const Problem&, int64_t value,
-                     RunConfig& run) { run.layout.precision = static_cast<Precision>(value); },
-          // The model's own rules are settled before anything is bound.
-          .settles = {"model-sizes-positive", "run-sizes-positive", "tf32-requires-cuda",
-                      "hidden-divisible-by-heads", "heads-divisible-by-kv-heads",
-                      "head-size-even-with-rope", "sequence-within-positions",
-                      "rope-scaling-original-length"},
-          .alike = Alike<&ParallelConfig::precision>,
-          .last_reader = "tp_overlap_chunks"};
+  return {
+      .name = "precision",
+      .applies = Always,
+      .values =
+          [](const Problem& problem, const RunConfig&, Values& values) {
+            for (const Precision each : problem.precisions) {
+              const auto value = static_cast<int64_t>(each);
+              if (std::find(values.begin(), values.end(), value) == values.end()) {
+                values.push_back(value);
+              }
+            }
+          },
+      .bind = [](const Problem&, int64_t value,
+                 RunConfig& run) { run.layout.numerics.precision = static_cast<Precision>(value); },
+      // The model's own rules are settled before anything is bound.
+      .settles = {"model-sizes-positive", "run-sizes-positive", "tf32-requires-cuda",
+                  "hidden-divisible-by-heads", "heads-divisible-by-kv-heads",
+                  "head-size-even-with-rope", "sequence-within-positions",
+                  "rope-scaling-original-length"},
+      .alike =
+          [](const RunConfig& a, const RunConfig& b) {
+            return a.layout.numerics.precision == b.layout.numerics.precision;
+          },
+      .last_reader = "tp_overlap_chunks"};
 }
 
 SpaceRow OptimizerStateRow() {
@@ -51,19 +67,24 @@ SpaceRow OptimizerStateRow() {
       .applies = Always,
       .values =
           [](const Problem& problem, const RunConfig& bound, Values& values) {
-            const size_t count = OptimizerStates(problem, bound.layout.precision).size();
-            for (size_t i = 0; i < count; ++i) values.push_back(static_cast<int64_t>(i));
+            for (const Numerics& each : OptimizerStates(problem, bound.layout.numerics.precision)) {
+              values.push_back(ValueOfState(each));
+            }
           },
       .bind =
-          [](const Problem& problem, int64_t value, RunConfig& run) {
-            const ParallelConfig state =
-                OptimizerStates(problem, run.layout.precision)[static_cast<size_t>(value)];
-            run.layout.master = state.master;
-            run.layout.moments = state.moments;
-            run.layout.gradients = state.gradients;
+          [](const Problem&, int64_t value, RunConfig& run) {
+            Numerics& numerics = run.layout.numerics;
+            numerics.master = static_cast<MasterWeights>(value % kByte);
+            numerics.moments = static_cast<DType>(value / kByte % kByte);
+            numerics.gradients = static_cast<DType>(value / kByte / kByte);
           },
       .settles = {"remainder-requires-bf16-weights", "bf16-gradients-require-bf16-weights"},
-      .alike = Alike<&ParallelConfig::master, &ParallelConfig::moments, &ParallelConfig::gradients>,
+      .alike =
+          [](const RunConfig& a, const RunConfig& b) {
+            Numerics state = b.layout.numerics;
+            state.precision = a.layout.numerics.precision;
+            return state == a.layout.numerics;
+          },
       .readers = Readers::kNone};
 }
 

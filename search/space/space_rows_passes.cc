@@ -55,7 +55,7 @@ SpaceRow RecomputeRow() {
                 return OfOneFamily(a.layout.recompute[0], b.layout.recompute[0]);
               },
           .readers = Readers::kLast,
-          .completes = LayoutPart::kMicroBatch};
+          .completes = LayoutPart::kPlans};
 }
 
 SpaceRow PipelineParallelRow() {

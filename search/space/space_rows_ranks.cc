@@ -12,7 +12,7 @@ SpaceRow RanksRow() {
       .values =
           [](const Problem& problem, const RunConfig&, Values& values) {
             const Cluster& cluster = problem.cluster;
-            if (cluster.device != "cpu") {
+            if (cluster.device != DeviceKind::kCpu) {
               values = AllowedGpus(problem);
               return;
             }
@@ -22,7 +22,7 @@ SpaceRow RanksRow() {
       .bind =
           [](const Problem& problem, int64_t value, RunConfig& run) {
             run.layout.dp = value;
-            run.threads_per_rank = problem.cluster.device == "cpu"
+            run.threads_per_rank = problem.cluster.device == DeviceKind::kCpu
                                        ? std::max<int64_t>(1, problem.cluster.cores / value)
                                        : 1;
             run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
@@ -109,7 +109,8 @@ SpaceRow TpOverlapRow() {
   return {.name = "tp_overlap_chunks",
           .applies =
               [](const Problem& problem, const RunConfig& bound) {
-                return Overlaps(problem) && bound.layout.tp > 1 && !TypesOf(bound.layout).fp8;
+                return Overlaps(problem) && bound.layout.tp > 1 &&
+                       !TypesOf(bound.layout.numerics).fp8;
               },
           .values = Fixed<1, 2, 4>,
           .bind = [](const Problem&, int64_t value,

@@ -24,7 +24,7 @@ std::string ValueInWords(const SpaceRow& row, const RunConfig& run) {
   const std::string_view name = row.name;
   if (name == "ranks") return std::to_string(run.layout.world_size());
   if (name == "gbs") return std::to_string(run.global_batch);
-  if (name == "optimizer state") return OptimizerStateName(run.layout);
+  if (name == "optimizer state") return OptimizerStateName(run.layout.numerics);
   return LayoutKeyCalled(name).print(run.layout);
 }
 

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "engine/base/error.h"
+#include "engine/base/mutex.h"
 #include "engine/config/json/text_values.h"
+#include "search/space/in_file.h"
 #include "search/space/narrowing.h"
 
 namespace trimtab {
@@ -15,9 +16,9 @@ namespace {
 /// Returns the rule of one option of one stack: the same for each tree, so that trees of several
 /// threads count under one.
 const Rule& RuleOf(const std::string& stack, const std::string& key) {
-  static std::mutex mutex;
-  static std::map<std::string, Rule> rules;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static std::map<std::string, Rule> rules TRIMTAB_GUARDED_BY(mutex);
+  const MutexLock lock(mutex);
   const auto [found, is_new] =
       rules.try_emplace(fmt::format("{}-has-no-such-{}", stack, key), Rule{});
   if (is_new) found->second.id = found->first.c_str();
@@ -43,12 +44,8 @@ bool Has(const StackOption& option, const std::string& value) {
 StackRules::StackRules(const SoftwareStack& stack) {
   for (const StackOption& option : stack.options) {
     const std::string where = fmt::format("software stack {}: options", stack.name);
-    try {
-      const std::string pair = fmt::format("{}={}", option.key, option.values.at(0));
-      ParseNarrowings({pair}, where, /*forbidden=*/false);
-    } catch (const UsageError& error) {
-      throw InputError(error.what());
-    }
+    const std::string pair = fmt::format("{}={}", option.key, option.values.at(0));
+    InFile("", [&] { ParseNarrowings({pair}, where, /*forbidden=*/false); });
     rows_.push_back({RowThatBinds(option.key), &LayoutKeyCalled(option.key), &option,
                      &RuleOf(stack.name, option.key)});
   }

@@ -75,6 +75,12 @@ struct CandidateRecord : StoredCandidate, TrialTally, Judgement {
   const Prediction* prediction() const { return corrected ? &*corrected : stored_prediction(); }
 };
 
+/// Says how a trial failed: "out_of_memory: 9 GiB asked for".
+inline std::string FailureText(TrialState state, const std::string& message) {
+  const std::string name(Name(state));
+  return message.empty() || message == name ? name : name + ": " + message;
+}
+
 /// The report of a service: as measured, or else as predicted.
 inline const LoadReport& ReportOf(const CandidateRecord& candidate) {
   return candidate.measured ? *candidate.measured->service

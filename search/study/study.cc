@@ -32,7 +32,7 @@ Study::Study(std::unique_ptr<Database> database)
 Study::~Study() = default;
 
 std::string NumericsOf(const CandidateRecord& candidate) {
-  if (!candidate.serving) return std::string(Name(candidate.run.layout.precision));
+  if (!candidate.serving) return std::string(Name(candidate.run.layout.numerics.precision));
   return fmt::format("{}/{}", Name(candidate.serving->weights),
                      CacheName(candidate.serving->cache));
 }

@@ -19,7 +19,7 @@ bool ComesBefore(const SortKey& key, const SpacePlace& place, const SortKey& oth
 
 double Alternatives::Farthest(size_t row) {
   // The rows of a micro batch are bound first.
-  return row < RowsOf(LayoutPart::kMicroBatch) ? kFarthest : kFarthestLate;
+  return row < RowsOf(LayoutPart::kPlans) ? kFarthest : kFarthestLate;
 }
 
 Alternatives::Alternatives(const Problem& problem, Objective objective, const Shortlisted& best)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -9,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/base/error.h"
 #include "engine/base/on_threads.h"
 #include "search/walk/branches.h"
 
@@ -23,6 +25,11 @@ constexpr size_t kBranchesOfRound = 128;
 constexpr size_t kClassesOfRound = 1;
 /// Branches that are kept before those that lead nowhere any more are dropped.
 constexpr size_t kManyBranches = 1 << 19;
+/// Open branches whose scores are looked at, for the gap, for each round that is expanded.
+constexpr size_t kScoresOfRound = 1024;
+
+// Grows without a copy of itself: a space may leave millions open.
+using Branches = std::deque<Branch>;
 
 class BestFirst {
  public:
@@ -40,8 +47,9 @@ class BestFirst {
 
   /// `partial`: a stopped walk returns what it has, if anything.
   BestLayouts Run(bool partial) {
-    std::vector<Branch> branches = workers_.front()->Classes();
-    BoundAll(branches);
+    std::vector<Branch> classes = workers_.front()->Classes();
+    BoundAll(classes);
+    Branches branches(classes.begin(), classes.end());
     std::make_heap(branches.begin(), branches.end(), Branch::IsLater);
     size_t many = kManyBranches;
     while (!branches.empty()) {
@@ -57,9 +65,12 @@ class BestFirst {
       Round(branches);
       if (branches.size() > many) {
         DropHopeless(branches);
-        many = std::max(kManyBranches, 2 * branches.size());
+        many = std::max(kManyBranches, branches.size() + branches.size() / 4);
       }
-      if (walkers_.progress) walkers_.progress(ProgressOf(branches));
+      if (walkers_.progress) {
+        WatchScores(branches);
+        walkers_.progress(ProgressOf(branches));
+      }
     }
     BestLayouts best;
     std::map<const Rule*, int64_t> pruned;
@@ -125,7 +136,7 @@ class BestFirst {
   }
 
   /// Expands the first of a heap of branches, and adds theirs.
-  void Round(std::vector<Branch>& branches) {
+  void Round(Branches& branches) {
     const std::vector<Branch> round = TakeRound(branches);
     predictor_.ForgetIfMany();
     std::vector<Branch> found;
@@ -145,7 +156,7 @@ class BestFirst {
   }
 
   /// The first branches that may still stay: some classes, or more of those below classes.
-  std::vector<Branch> TakeRound(std::vector<Branch>& branches) {
+  std::vector<Branch> TakeRound(Branches& branches) {
     std::vector<Branch> round;
     while (!branches.empty()) {
       const bool is_class = branches.front().is_class();
@@ -179,23 +190,31 @@ class BestFirst {
   }
 
   /// Drops what may no longer stay: it would be dropped one by one when its turn comes.
-  void DropHopeless(std::vector<Branch>& branches) {
+  void DropHopeless(Branches& branches) {
     std::erase_if(branches,
                   [&](const Branch& each) { return !workers_.front()->MayTake(list_, each); });
     std::make_heap(branches.begin(), branches.end(), Branch::IsLater);
   }
 
-  WalkProgress ProgressOf(const std::vector<Branch>& branches) const {
+  /// Finds the least score of what is open, at times: it only grows, for none below a branch has
+  /// less.
+  void WatchScores(const Branches& branches) {
+    if (++rounds_ * kScoresOfRound < branches.size()) return;
+    rounds_ = 0;
+    least_open_score_ = kUnknown;
+    for (const Branch& each : branches) {
+      least_open_score_ = std::min(least_open_score_, each.score);
+    }
+  }
+
+  WalkProgress ProgressOf(const Branches& branches) const {
     WalkProgress progress = {.open_branches = std::ssize(branches),
                              .best_tokens_per_s = best_tokens_per_s_};
     for (const auto& worker : workers_) {
       const WalkCounts& counts = worker->cuts().counts;
       progress.settled += counts.visited + counts.cut_by_memory + counts.cut_by_bound;
     }
-    if (best_score_ != kUnknown) {
-      const double least = branches.empty() ? best_score_ : branches.front().score;
-      progress.gap = std::max(0.0, 1 - least / best_score_);
-    }
+    if (best_score_ != kUnknown) progress.gap = std::max(0.0, 1 - least_open_score_ / best_score_);
     return progress;
   }
 
@@ -240,6 +259,8 @@ class BestFirst {
   static constexpr double kUnknown = std::numeric_limits<double>::infinity();
   double least_left_score_ = kUnknown;  // by the bounds of what was cut, or is left
   double best_score_ = kUnknown;        // of the candidates that were offered
+  double least_open_score_ = 0;         // when it was looked for last
+  size_t rounds_ = 0;                   // since then
   double best_tokens_per_s_ = 0;
   std::vector<std::unique_ptr<BranchWorker>> workers_;
   std::vector<int64_t> loads_;                   // branches that each has been given
@@ -266,12 +287,18 @@ BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& pred
   return BestFirst(problem, list, /*limited=*/true, predictor, walkers).Run(/*partial=*/false);
 }
 
+void RequireNoGap(const BestLayouts& best) {
+  TRIMTAB_ASSERT(best.gap == 0, "a candidate up to {:.3g} % better than the best may have been cut",
+                 100 * best.gap);
+}
+
 std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor,
                                        const Walkers& walkers) {
   RequireSensible(problem);
   Shortlist of_one(Objective::kMemory, 1, 0);
   BestFirst walk(problem, of_one, /*limited=*/false, predictor, walkers);
   const BestLayouts best = walk.Run(/*partial=*/false);
+  RequireNoGap(best);
   const Shortlisted* leanest = nullptr;
   for (const auto& each : best.list) {
     if (leanest == nullptr ||

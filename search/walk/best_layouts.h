@@ -60,6 +60,9 @@ BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& p
 BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor,
                        const Walkers& walkers);
 
+/// Asserts that the bounds of what was cut leave nothing better than the best of the list.
+void RequireNoGap(const BestLayouts& best);
+
 /// The candidate that needs the least memory, whether it fits or not. nullopt where no candidate is
 /// legal.
 std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor,

@@ -20,8 +20,8 @@ struct Level {
 };
 constexpr std::array kLevels = {
     Level{LayoutPart::kNumerics, 2.5},  Level{LayoutPart::kParts, 1},
-    Level{LayoutPart::kShape, 1},       Level{LayoutPart::kMicroBatch, 0.95},
-    Level{LayoutPart::kPipeline, 0.85}, Level{LayoutPart::kPasses, 0.85}};
+    Level{LayoutPart::kShape, 1},       Level{LayoutPart::kPlans, 0.95},
+    Level{LayoutPart::kPipeline, 0.85}, Level{LayoutPart::kSplitPasses, 0.85}};
 static_assert(kLevels.size() == SpacePlace::kLevels);
 
 /// The place of the `index`-th branch, or candidate, below one at `place` of `level`. The last
@@ -35,7 +35,7 @@ SpacePlace PlaceBelow(SpacePlace place, uint32_t level, size_t index) {
 uint32_t FamilyOf(const ParallelConfig& layout) {
   uint64_t family = 0;
   for (const int64_t size : {layout.tp, layout.cp, layout.ep, layout.etp, layout.tp_overlap_chunks,
-                             static_cast<int64_t>(layout.precision)}) {
+                             static_cast<int64_t>(layout.numerics.precision)}) {
     family = (family ^ static_cast<uint64_t>(size)) * 0x9E3779B97F4A7C15ULL;
     family ^= family >> 32;
   }
@@ -102,7 +102,7 @@ void BranchWorker::Expand(const LayoutList& list, const Branch& branch, Harvest&
   switch (kLevels[branch.level].chosen) {
     case LayoutPart::kPipeline:
       return LookCloser(list, branch, harvest);
-    case LayoutPart::kPasses:
+    case LayoutPart::kSplitPasses:
       return Visit(list, branch, harvest);
     default:
       return Divide(list, branch, harvest);
@@ -129,7 +129,7 @@ bool BranchWorker::MayTake(const LayoutList& list, const Branch& branch) {
 bool BranchWorker::Admits(const LayoutList& list, LayoutPart chosen, size_t depth, double& score) {
   // Until it is chosen, no bound looks at the plan.
   static const std::vector<RecomputeConfig> kAny(1);
-  const Plans plans = chosen < LayoutPart::kMicroBatch ? kAny : tree_.PlansBelow();
+  const Plans plans = chosen < LayoutPart::kPlans ? kAny : tree_.PlansBelow();
   if (plans.empty()) return false;
   const int64_t count = tree_.CountBelow(depth);
   if (chosen >= LayoutPart::kPipeline) {
@@ -264,7 +264,7 @@ void BranchWorker::VisitFamily(const LayoutList& list, Family& family) {
 void BranchWorker::VisitPlans(const LayoutList& list, Plans plans, Family& family) {
   double score = 0;
   for (const LayoutPart chosen :
-       {LayoutPart::kSharding, LayoutPart::kMoving, LayoutPart::kLayers, LayoutPart::kWhole}) {
+       {LayoutPart::kSharding, LayoutPart::kFirstWaits, LayoutPart::kWaits, LayoutPart::kWhole}) {
     if (chosen == LayoutPart::kWhole && plans.size() > 1) break;
     const StepBound bound = predictor_.Bound(tree_.run(), chosen, RangeOf(plans));
     if (!AdmitsBound(list, tree_.depth(), bound, std::ssize(plans), score)) return;

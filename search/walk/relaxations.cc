@@ -64,7 +64,7 @@ std::vector<Change> OtherChoicesOfGpus(const Problem& problem) {
 /// `least`: with half of it or fewer, no layout is likely to fit.
 std::vector<Change> OtherGpus(const Problem& problem, int64_t least) {
   std::vector<Change> changes;
-  if (problem.cluster.device == "cpu") return changes;
+  if (problem.cluster.device == DeviceKind::kCpu) return changes;
   if (!problem.gpus.empty() || problem.max_ranks > 0) changes = OtherChoicesOfGpus(problem);
   const auto add = [&](int64_t gpus) {
     Change change = {fmt::format("{} GPUs", gpus), problem};

@@ -27,9 +27,7 @@ void Shortlist::Best::Add(const Entry& entry) {
 }
 
 Shortlist::Class Shortlist::ClassOf(const RunConfig& run) {
-  const ParallelConfig& layout = run.layout;
-  return {layout.world_size(), run.global_batch, layout.precision,
-          layout.master,       layout.moments,   layout.gradients};
+  return {run.layout.world_size(), run.global_batch, run.layout.numerics};
 }
 
 bool Shortlist::MayTake(const RunConfig& run, size_t /*bound*/, double score) const {

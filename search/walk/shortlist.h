@@ -53,7 +53,7 @@ class Shortlist final : public LayoutList {
     size_t most_;
     std::vector<Entry> entries_;  // a heap, the worst at its top
   };
-  using Class = std::tuple<int64_t, int64_t, Precision, MasterWeights, DType, DType>;
+  using Class = std::tuple<int64_t, int64_t, Numerics>;
   static Class ClassOf(const RunConfig& run);
 
   Objective objective_;

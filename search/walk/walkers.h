@@ -19,7 +19,7 @@ struct WalkProgress {
   int64_t settled = 0;           // candidates: visited, or cut by a bound or for memory
   int64_t open_branches = 0;     // parts of the space that are not settled yet
   double best_tokens_per_s = 0;  // of the best candidate so far; 0 = none fits yet
-  double gap = 1;                // how much better the best one could still become, about
+  double gap = 1;                // bounds how much less the best score could still become
 };
 
 struct Walkers {

@@ -151,7 +151,8 @@ int64_t BytesBeyondOurs(const SoftwareStack& stack, const std::string& layout) {
   estimate.breakdown_s.compute = 1;
   estimate.memory.activations = 1000;
   estimate.memory.gradients = 400;
-  FinishEstimate(run, cluster, Pricer(cluster.profile, {1, 1}, 8, 0, run.layout.precision, stack),
+  FinishEstimate(run, cluster,
+                 Pricer(cluster.profile, {1, 1}, 8, 0, run.layout.numerics.precision, stack),
                  estimate);
   return estimate.memory.peak_total;
 }

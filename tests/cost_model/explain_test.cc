@@ -21,7 +21,7 @@ RunConfig RunOf(const std::string& model, const std::string& layout, int64_t ran
   run.layout = ParseLayout(layout, ranks);
   run.global_batch = global_batch;
   run.sequence_length = 1024;
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   return run;
 }
 

@@ -30,7 +30,7 @@ RunConfig Fp8Run() {
   run.global_batch = 4;
   run.sequence_length = 32;
   run.threads_per_rank = 1;
-  run.layout.precision = Precision::kFp8;
+  run.layout.numerics.precision = Precision::kFp8;
   run.layout.micro_batch = 2;
   return run;
 }

@@ -60,9 +60,9 @@ TEST(Measure, FiguresAgreeWithEachOther) {
 
 TEST(Measure, SaysWhatItRanInAndNoPowerOnACpu) {
   RunConfig run = TinyRun();
-  run.layout.precision = Precision::kBf16;
-  run.layout.master = MasterWeights::kRemainder;
-  run.layout.moments = DType::kBf16;
+  run.layout.numerics.precision = Precision::kBf16;
+  run.layout.numerics.master = MasterWeights::kRemainder;
+  run.layout.numerics.moments = DType::kBf16;
   const Measurement m = Measure(run, FewSteps());
   EXPECT_EQ(m.precision, "bf16");
   EXPECT_EQ(m.optimizer_state, "reduced");
@@ -143,7 +143,7 @@ TEST(Measure, TimeEndsTheMeasurement) {
 
 TEST(Measure, RefusesWhatCannotRun) {
   RunConfig run = TinyRun();
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   EXPECT_THROW(Measure(run, FewSteps()), EnvironmentError);
   run = TinyRun();
   run.layout.tp = 3;

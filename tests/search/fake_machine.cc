@@ -6,7 +6,6 @@
 #include <sstream>
 #include <utility>
 
-#include "search/race/race_round.h"
 #include "search/space/space.h"
 #include "search/space/space_rows.h"
 #include "tests/search/search_fakes.h"
@@ -82,6 +81,7 @@ FakeMachineOptions MakeMachine(const std::string& kind, uint64_t seed) {
     options.mode_error = 0.08;
     options.value_error = 0.04;
   }
+  if (kind == "outliers") options.outlier_share = 0.1;
   if (kind == "loaded") {
     std::mt19937_64 random(seed);
     options.visit_noise = Uniform(random, 0.05, 0.10);
@@ -196,6 +196,7 @@ Measurement FakeMachine::Visit(size_t index) {
   const Mode mode = ModeOf(candidate.run);
   double step_s = true_step_s_[index];
   if (options_.visit_noise > 0) step_s *= Noise(options_.visit_noise);
+  if (options_.outlier_share > 0 && Uniform(random_, 0, 1) < options_.outlier_share) step_s *= 1.5;
   if (candidate.visits.empty()) Work(kStartSeconds + step_s, mode);
   const auto probe = [&] {
     return Work(kProbeSeconds, mode) / kProbeSeconds * true_probe_s_[mode] *
@@ -216,7 +217,19 @@ Measurement FakeMachine::Visit(size_t index) {
   return measurement;
 }
 
-FakeMachine::Outcome FakeMachine::Run(const RaceRules& rules, int64_t most_visits) {
+Race RacePolicy::Judge(const RaceRules& rules, const std::vector<CandidateRecord>& candidates,
+                       const std::map<Mode, ProbeReference>& references) const {
+  return JudgeRace(rules, candidates, references);
+}
+
+RaceStep RacePolicy::Next(const RaceRules& rules, const Race& race,
+                          const std::vector<CandidateRecord>& candidates,
+                          const std::vector<RoundRecord>& rounds) const {
+  return NextStep(rules, race, candidates, rounds);
+}
+
+FakeMachine::Outcome FakeMachine::Run(const RaceRules& rules, int64_t most_visits,
+                                      const RacePolicy& policy) {
   Outcome outcome;
   const std::vector<size_t> ranked = RankByPrediction(rules.objective, candidates_);
   for (size_t i = 0; i < ranked.size() && static_cast<int64_t>(i) < rules.prove_count; ++i) {
@@ -226,9 +239,9 @@ FakeMachine::Outcome FakeMachine::Run(const RaceRules& rules, int64_t most_visit
   std::vector<CandidateRecord> judged;
   while (true) {
     judged = candidates_;
-    outcome.race = JudgeRace(rules, judged, references_);
+    outcome.race = policy.Judge(rules, judged, references_);
     ApplyRace(outcome.race, {}, judged);
-    const RaceStep step = NextStep(rules, outcome.race, judged, rounds);
+    const RaceStep step = policy.Next(rules, outcome.race, judged, rounds);
     if (outcome.visits >= most_visits) break;
     if (step.visit) {
       const Measurement measurement = Visit(*step.visit);
@@ -251,7 +264,9 @@ FakeMachine::Outcome FakeMachine::Run(const RaceRules& rules, int64_t most_visit
   outcome.regret = true_step_s_[best] / truth - 1;
   for (size_t i = 0; i < judged.size(); ++i) {
     if (!outcome.race.entrant[i] || i == best) continue;
-    const RaceFit::Estimate worse = outcome.race.AgainstBest(rules, judged, i);
+    const RaceFit::Estimate worse = outcome.race.belief
+                                        ? outcome.race.AgainstBest(rules, judged, i)
+                                        : outcome.race.MeasuredAgainstBest(rules, judged, i);
     const double right = std::log(true_step_s_[i] / true_step_s_[best]);
     ++outcome.intervals;
     if (worse.low() <= right && right <= worse.high()) ++outcome.intervals_right;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "search/race/race.h"
+#include "search/race/race_round.h"
 
 namespace trimtab {
 
@@ -32,9 +33,10 @@ SpeedTrace ReadSpeedTrace(const std::string& path);
 struct FakeMachineOptions {
   SpeedTrace trace;
   uint64_t seed = 1;
-  double step_noise = 0.004;   // relative standard deviations
-  double visit_noise = 0;      // of a whole visit, which the probe does not see
-  double probe_noise = 0.02;   // of one reading
+  double step_noise = 0.004;  // relative standard deviations
+  double visit_noise = 0;     // of a whole visit, which the probe does not see
+  double probe_noise = 0.02;  // of one reading
+  double outlier_share = 0;  // of visits that take half as long again, which the probe does not see
   double model_error = 0.03;   // of predictions, per candidate
   double mode_error = 0;       // what those of a mode share
   double value_error = 0;      // what those with the same value of a dimension share
@@ -46,10 +48,22 @@ struct FakeMachineOptions {
 /// A machine of a kind of trace, whose modes' references are off by 1.5 %. Kinds beyond
 /// MakeTrace's:
 /// loaded     quiet, but each visit scatters by 5 to 10 %, by seed: somebody else's work runs too
+/// outliers   quiet, but one visit in ten takes half as long again
 /// mispriced  quiet, with visits that scatter by 3 %; predictions are off by what all of a mode,
 /// and
 ///            all with one value of a dimension, have in common
 FakeMachineOptions MakeMachine(const std::string& kind, uint64_t seed);
+
+/// How a race on the machine is judged and goes on: as a driver's does.
+class RacePolicy {
+ public:
+  virtual ~RacePolicy() = default;
+  virtual Race Judge(const RaceRules& rules, const std::vector<CandidateRecord>& candidates,
+                     const std::map<Mode, ProbeReference>& references) const;
+  virtual RaceStep Next(const RaceRules& rules, const Race& race,
+                        const std::vector<CandidateRecord>& candidates,
+                        const std::vector<RoundRecord>& rounds) const;
+};
 
 /// One race over the layouts of a tiny problem, as a driver would run it.
 class FakeMachine {
@@ -67,7 +81,7 @@ class FakeMachine {
     int64_t intervals_right = 0;  // that hold the truth
   };
   /// Ends before its end once `most_visits` were made: a budget.
-  Outcome Run(const RaceRules& rules, int64_t most_visits = 1000);
+  Outcome Run(const RaceRules& rules, int64_t most_visits = 1000, const RacePolicy& policy = {});
 
   /// For tests that set the truth themselves.
   std::vector<CandidateRecord>& candidates() { return candidates_; }

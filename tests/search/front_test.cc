@@ -72,7 +72,7 @@ struct Fleet {
       row.figure.tokens_per_s = tokens_per_s;
       CandidateRecord& candidate = candidates.emplace_back();
       candidate.run.model = LoadModelConfig("gpt2-tiny");
-      candidate.run.device = "cuda";
+      candidate.run.device = DeviceKind::kCuda;
       candidate.run.layout.dp = gpus;
     }
   }
@@ -160,7 +160,7 @@ TEST(TimeAgainstPrice, LeavesOutWhatFailedAndCpus) {
   Fleet fleet({{8, 1000}, {16, 1500}});
   fleet.ranking[1].standing = Standing::kFailed;
   EXPECT_EQ(TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, Steady(0)).size(), 1u);
-  for (CandidateRecord& each : fleet.candidates) each.run.device = "cpu";
+  for (CandidateRecord& each : fleet.candidates) each.run.device = DeviceKind::kCpu;
   EXPECT_TRUE(TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, Steady(0)).empty());
 }
 

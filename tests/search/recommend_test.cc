@@ -81,7 +81,7 @@ TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
   EXPECT_EQ(accuracy.proved, 2);
   EXPECT_DOUBLE_EQ(accuracy.max_step_time_error, 1.2 / 2.2);
   EXPECT_DOUBLE_EQ(accuracy.median_step_time_error, 1.2 / 2.2 / 2);
-  EXPECT_DOUBLE_EQ(accuracy.max_peak_mem_error, 0.25);
+  EXPECT_DOUBLE_EQ(accuracy.max_peak_mem_error.value(), 0.25);
 }
 
 TEST(Recommend, AMeasuredWinnerIsNotComparedWithPredictions) {

@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/config/run/run_config.h"
 #include "engine/families/load_config.h"
+#include "search/page/page.h"
 #include "tests/search/schema_check.h"
 #include "tests/search/search_fakes.h"
 
@@ -134,7 +135,7 @@ TEST(Report, TellsWhatEachPrecisionIsAndCosts) {
   EXPECT_EQ(report["recommended"]["precision"],
             report["recommended"]["run"]["layout"]["precision"]);
   EXPECT_EQ(report["numerics"][0]["extra_cost"], 0) << "the best of all is the recommended one";
-  const std::string html = ReportHtml(report);
+  const std::string html = ReportHtml(report, MakeFindings(result));
   EXPECT_NE(html.find("16-bit remainder"), std::string::npos);
 }
 
@@ -160,8 +161,8 @@ TEST(Report, IsRemadeFromTheStudyAlone) {
 TEST(Report, ThePageShowsWhatTheSearchFound) {
   TrainingSearch options = TinySearch(ScratchPath("page.db"));
   options.problem.model.name = "<b>tiny</b>";
-  const nlohmann::json report = ReportJson(Search(options));
-  const std::string html = ReportHtml(report);
+  const SearchResult result = Search(options);
+  const std::string html = ReportHtml(ReportJson(result), MakeFindings(result));
   EXPECT_EQ(html.find("<b>tiny"), std::string::npos);
   EXPECT_NE(html.find("&lt;b&gt;tiny&lt;/b&gt;"), std::string::npos);
   EXPECT_NE(html.find("id=\"chart-throughput\""), std::string::npos);

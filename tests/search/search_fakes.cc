@@ -32,7 +32,7 @@ Problem TinyProblem() {
   model.ffn_hidden_size = 256;
   model.max_sequence_length = 64;
   problem.cluster.name = "local";
-  problem.cluster.device = "cpu";
+  problem.cluster.device = DeviceKind::kCpu;
   problem.cluster.max_ranks = 4;
   problem.cluster.ranks_per_node = 4;
   problem.cluster.cores = 2;

@@ -73,13 +73,13 @@ TEST_F(Commands, ModelsListsThePresets) {
   EXPECT_EQ(json::parse(RunCli({"models", "llama2-7b"}).out)["num_layers"], 32);
 }
 
-TEST_F(Commands, TheReadmeListsThePresets) {
-  std::ifstream file("README.md");
-  const std::string readme{std::istreambuf_iterator<char>(file), {}};
+TEST_F(Commands, ThePageOfModelsListsThePresets) {
+  std::ifstream file("docs/models.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
   const std::string table = RunCli({"models", "--markdown"}).out;
   EXPECT_NE(table.find("`falcon-7b` (6.92B), `falcon-40b` (41.3B)"), std::string::npos);
-  EXPECT_NE(readme.find("\n" + table + "\n"), std::string::npos)
-      << "README.md should hold what `trimtab models --markdown` prints:\n"
+  EXPECT_NE(page.find("\n" + table), std::string::npos)
+      << "docs/models.md should hold what `trimtab models --markdown` prints:\n"
       << table;
 }
 

@@ -1,6 +1,9 @@
 #include "tools/search/search_text.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "search/report.h"
 
 namespace trimtab {
 namespace {
@@ -18,6 +21,7 @@ SearchResult SomeResult() {
   measured.predicted_peak_mem_bytes = 2048;
   measured.measured_tokens_per_s = 1000;
   measured.measured_peak_mem_bytes = 2048;
+  measured.step_time_error = 0.111;
   measured.peak_mem_error = 0;
   measured.state = RowState::kMeasured;
   measured.standing = Standing::kBest;
@@ -72,7 +76,7 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
            "\n2  tp=1,dp=2,mbs=4  fp32       reduced   800 +-5.0 %  modelled          0 B  "
            "predicted\n",
            "measured beside predicted:\n",
-           "\n1       3      1000        900     -10.0 %     2.00 KiB        +0.0 %\n",
+           "\n1       3      1000        900     +11.1 %     2.00 KiB        +0.0 %\n",
            "time against price of 300B tokens:\n",
            "\n   2      1000     80        160    320  112  yes           tp=2,dp=1,mbs=4\n",
            "\n   4       800     50        200      -    -  no            tp=1,dp=2,mbs=4\n",
@@ -87,7 +91,7 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
            "compute-bound: 74 % of the step computes\n",
            "next best: tp=1,dp=2,mbs=4, 12.5 % slower (10.0 to 15.0 %)\n",
            "against the plain default, tp=1,dp=2,mbs=4: +25 % tokens/s (its speed is modelled)\n",
-           "worth measuring next: tp=1,dp=2,mbs=4, expected to be 3.0 % better\n",
+           "worth measuring next, expected to be 3.0 % better: tp=1,dp=2,mbs=4\n",
        }) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
@@ -157,6 +161,37 @@ TEST(SearchText, TellsHowTheRaceEnded) {
                 .find("\nhow much slower it is than the true best is unknown: too little was "
                       "measured\n"),
             std::string::npos);
+}
+
+TEST(SearchText, NamesThreeOfManyThatRace) {
+  SearchResult result = SomeResult();
+  result.candidates.resize(6);
+  for (size_t i = 1; i < 6; ++i) result.candidates[i].key = fmt::format("tp={}", i);
+  result.race.standing.assign(6, Standing::kRacing);
+  result.race.standing[0] = Standing::kBest;
+  const Findings findings = MakeFindings(result);
+  EXPECT_EQ(findings.decided.at(1).layouts.size(), 5u) << "a page names all";
+  EXPECT_NE(SearchText(result, 2, false)
+                .find("not told apart from it yet: tp=1; tp=2; tp=3; and 2 more\n"),
+            std::string::npos);
+}
+
+TEST(SearchText, TellsWhatIsNotMet) {
+  SearchResult result = SomeResult();
+  result.unmet = {"days<=2: 2.9 days"};
+  EXPECT_NE(SearchText(result, 2, false).find("it does not meet --require days<=2: 2.9 days\n"),
+            std::string::npos);
+  result.unmet.clear();
+  ServingResult& serving = result.serving.emplace();
+  serving.relaxations = {"tpot.mean<31ms", "ttft.p99<2s"};
+  serving.price_per_million = 1.25;
+  serving.perplexity_rise = 1.004;
+  const Findings findings = MakeFindings(result);
+  EXPECT_EQ(findings.limits.at(0).text,
+            "nothing meets the requirements: this comes closest; it would meet tpot.mean<31ms, "
+            "ttft.p99<2s");
+  EXPECT_EQ(findings.takes.at(0).text, "a million output tokens cost 1.25");
+  EXPECT_EQ(findings.takes.at(1).text, "perplexity 1.004x the original weights'");
 }
 
 TEST(SearchText, TellsHowAVisitAndARoundEnded) {

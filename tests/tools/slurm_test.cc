@@ -93,7 +93,7 @@ class SlurmTest : public testing::Test {
     std::set<std::string> kept;
     for (const TrialResult& result : ReadResults(results)) kept.insert(result.attempt);
     for (const TrialResult& result : before) EXPECT_TRUE(kept.contains(result.attempt));
-    EXPECT_GE(kept.size(), 4u);
+    EXPECT_GT(kept.size(), before.size());
   }
 
   std::string WriteRun(int steps) const {

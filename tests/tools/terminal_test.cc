@@ -57,19 +57,6 @@ TEST(Table, AlignsValues) {
   EXPECT_EQ(KeyValueText({{"a", ""}, {"bb", "2"}}), "a\nbb  2\n");
 }
 
-TEST(Table, GroupsThousands) {
-  EXPECT_EQ(Thousands(0), "0");
-  EXPECT_EQ(Thousands(999), "999");
-  EXPECT_EQ(Thousands(1000), "1,000");
-  EXPECT_EQ(Thousands(-1234567), "-1,234,567");
-}
-
-TEST(Table, CountsInWords) {
-  EXPECT_EQ(Counted(0, "step"), "0 steps");
-  EXPECT_EQ(Counted(1, "step"), "1 step");
-  EXPECT_EQ(Counted(1200, "step"), "1,200 steps");
-}
-
 TEST(Progress, SaysWhatIsKnown) {
   const ProgressState state = {.label = "proving",
                                .done = 5,

@@ -48,6 +48,13 @@ std::unique_ptr<Command> MakeDashboardCommand();
 std::unique_ptr<Command> MakeModelsCommand();
 std::unique_ptr<Command> MakeClustersCommand();
 std::unique_ptr<Command> MakeDoctorCommand();
+std::unique_ptr<Command> MakeManualCommand();
+
+/// Describes the program and all its commands; "trimtab search --for serving" is one of them.
+std::vector<CommandText> DescribeCommands();
+
+/// Parses the words that follow "trimtab" and runs nothing. Throws UsageError as a run would.
+void CheckCommandLine(const std::vector<std::string>& words);
 
 /// The whole program: parses, runs one command, reports its failure as one line on stderr, and
 /// returns the exit code. Never throws.

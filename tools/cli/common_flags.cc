@@ -24,7 +24,7 @@ std::string OptimizerKindNames() {
 }
 
 void RequireMemoryOfGpu(int64_t memory_per_rank_bytes, const Cluster& cluster) {
-  if (cluster.device == "cpu" || memory_per_rank_bytes <= cluster.memory_bytes) return;
+  if (cluster.device == DeviceKind::kCpu || memory_per_rank_bytes <= cluster.memory_bytes) return;
   throw UsageError(fmt::format("--memory-per-rank: {}; a GPU of the cluster {} has {}",
                                FormatBytes(memory_per_rank_bytes), cluster.name,
                                FormatBytes(cluster.memory_bytes)));
@@ -85,7 +85,7 @@ Cluster ClusterFlags::ResolveForRunning() const {
   if (cluster != "local" || !profile.empty()) return Resolve();
   Cluster local;
   local.name = "local";
-  local.device = "cpu";
+  local.device = DeviceKind::kCpu;
   local.max_ranks = local.ranks_per_node = kMaxLocalRanks;
   return local;
 }
@@ -133,7 +133,7 @@ RunConfig RunFlags::FromParts(const Cluster& cluster) const {
   RunConfig run;
   run.model = LoadModelConfig(model);
   // On GPUs the run takes the whole cluster; a cpu has no natural number of ranks.
-  run.layout = ParseLayout(layout, cluster.device == "cpu" ? 0 : cluster.max_ranks);
+  run.layout = ParseLayout(layout, cluster.device == DeviceKind::kCpu ? 0 : cluster.max_ranks);
   run.device = cluster.device;
   run.global_batch = global_batch;
   run.sequence_length = sequence_length;
@@ -153,13 +153,13 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   }
   if (flags_->Given("--precision")) {
     RequireNotInLayout(layout, {"precision"}, "--precision says it, too; expected one of them");
-    run.layout.precision = ParsePrecision(precision);
+    run.layout.numerics.precision = ParsePrecision(precision);
   }
   if (flags_->Given("--optimizer")) run.optimizer.kind = ParseOptimizerKind(optimizer);
   if (flags_->Given("--optimizer-state")) {
     RequireNotInLayout(layout, {"master", "moments", "grads"},
                        "--optimizer-state says it, too; expected one of them");
-    SetOptimizerState(optimizer_state, run.layout);
+    SetOptimizerState(optimizer_state, run.layout.numerics);
   }
   if (flags_->Given("--data")) run.data = data;
   if (flags_->Given("--memory-per-rank")) {

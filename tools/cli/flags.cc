@@ -164,14 +164,21 @@ void FlagSet::Bytes(const std::string& flag, int64_t& value, const FlagHelp& hel
 
 void FlagSet::Choice(const std::string& flag, std::string& value,
                      const std::vector<std::string>& valid, const FlagHelp& help) {
-  const auto set = [&value, name = NameIn(flag), valid](const std::string& text) {
+  AddChoice(
+      flag, [&value](const std::string& text) { value = text; }, valid, help, value);
+}
+
+void FlagSet::AddChoice(const std::string& flag, std::function<void(const std::string&)> set,
+                        const std::vector<std::string>& valid, const FlagHelp& help,
+                        const std::string& shown) {
+  const auto check = [set = std::move(set), name = NameIn(flag), valid](const std::string& text) {
     if (std::find(valid.begin(), valid.end(), text) == valid.end()) {
       throw UsageError(
           fmt::format("{}: unknown value '{}'{}", name, text, SuggestName(text, valid)));
     }
-    value = text;
+    set(text);
   };
-  AddText(flag, set, help, "NAME", value).text.choices = valid;
+  AddText(flag, check, help, "NAME", shown).text.choices = valid;
 }
 
 void FlagSet::Switch(const std::string& flag, bool& value, const FlagHelp& help) {

@@ -1,6 +1,7 @@
 // FlagSet: the flags of one subcommand. The only user of CLI11, so that no other file pays for it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/name_table.h"
 #include "tools/text/help_text.h"
 
 namespace CLI {
@@ -67,6 +69,13 @@ class FlagSet {
   void Bytes(const std::string& flag, int64_t& value, const FlagHelp& help);
   void Choice(const std::string& flag, std::string& value, const std::vector<std::string>& valid,
               const FlagHelp& help);
+  /// A name of the table.
+  template <typename Enum, size_t kCount>
+  void Choice(const std::string& flag, Enum& value, const std::array<Named<Enum>, kCount>& table,
+              const FlagHelp& help) {
+    const auto set = [&value, &table](const std::string& name) { value = *FindNamed(table, name); };
+    AddChoice(flag, set, NamesIn(table), help, std::string(NameIn(table, value)));
+  }
   /// `flag` may be "-v,--verbose".
   void Switch(const std::string& flag, bool& value, const FlagHelp& help);
   /// An argument without a flag.
@@ -109,6 +118,11 @@ class FlagSet {
   Declared& AddText(const std::string& flag, std::function<void(const std::string&)> set,
                     const FlagHelp& help, std::string_view value_word,
                     const std::string& shown = "");
+  /// Declares a flag whose text, one of `valid`, is handed to `set`. Help shows `shown` as its
+  /// default.
+  void AddChoice(const std::string& flag, std::function<void(const std::string&)> set,
+                 const std::vector<std::string>& valid, const FlagHelp& help,
+                 const std::string& shown);
   Declared& Remember(const std::string& flag, CLI::Option* option, const FlagHelp& help,
                      std::string_view value_word, const std::string& shown = "");
   const Declared* Find(const std::string& name) const;

@@ -68,7 +68,7 @@ LaunchRequest LauncherFlag::RequestFor(const RunConfig& run, int64_t ranks_per_n
           .study = "trimtab",
           .ranks = run.layout.world_size(),
           .ranks_per_node = ranks_per_node,
-          .gpus = run.device != "cpu",
+          .gpus = run.device != DeviceKind::kCpu,
           .program = std::filesystem::canonical("/proc/self/exe").string(),
           .arguments = ArgumentsForRanks(),
           .log_path = "trimtab"};

@@ -1,7 +1,7 @@
 #include "tools/cli/proposal_flags.h"
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
-#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {
@@ -11,7 +11,7 @@ constexpr double kSecondsOfDay = 86400;
 /// Operations that all GPUs of `cluster` do in `days`, at `mfu` of their peak in 16 bits.
 double FlopsOf(const Cluster& cluster, double days, double mfu) {
   const double peak = PeakOf16Bits(cluster.profile);
-  if (cluster.device != "cuda" || peak <= 0) {
+  if (cluster.device != DeviceKind::kCuda || peak <= 0) {
     throw UsageError(fmt::format(
         "--days: nothing says how much '{}' computes in a day; expected a cluster of GPUs, or "
         "--params",

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -47,6 +48,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(bool for_serving) {
   commands.push_back(MakeModelsCommand());
   commands.push_back(MakeClustersCommand());
   commands.push_back(MakeDoctorCommand());
+  commands.push_back(MakeManualCommand());
   return commands;
 }
 
@@ -74,7 +76,7 @@ class CommandTree {
     root_.set_help_all_flag("--help");
     // Later words that name commands are files, prompts, or wrong.
     root_.require_subcommand(0, 1);
-    root_.set_version_flag("--version", std::string("trimtab ") + kVersion);
+    root_.set_version_flag("--version", kVersion);
     root_flags_ = std::make_unique<FlagSet>(root_);
     DeclareOutputFlags(*root_flags_, output_);
     for (std::unique_ptr<Command>& command : commands_) AddLeaf(*command);
@@ -96,12 +98,20 @@ class CommandTree {
   }
 
   const OutputOptions& output() const { return output_; }
+
+  /// Describes the program, then each command below it, groups before their members.
+  std::vector<CommandText> DescribeAll() const {
+    std::vector<CommandText> texts;
+    DescribeBelow(root_, texts);
+    return texts;
+  }
+
   /// Returns the text that -h, --help or --version asked for. Throws UsageError for any other parse
   /// failure.
   std::string TextFor(const CLI::ParseError& error) const {
     if (error.get_exit_code() != 0) throw UsageError(InOurWords(error.what()));
     if (dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
-      return fmt::format("trimtab {}\n", kVersion);
+      return VersionText();
     }
     const CommandText text = Describe(Asked());
     const bool all = dynamic_cast<const CLI::CallForAllHelp*>(&error) != nullptr;
@@ -126,12 +136,19 @@ class CommandTree {
     text.usage = "COMMAND [FLAGS]";
     if (&app == &root_) {
       text.flags.push_back(
-          {.name = "--version", .group = "Output", .brief = "print the program's version"});
+          {.name = "--version", .group = "Output", .brief = "print version, commit and backends"});
     }
     for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
       text.commands.push_back({.name = each->get_name(), .summary = each->get_description()});
     }
     return text;
+  }
+
+  void DescribeBelow(const CLI::App& app, std::vector<CommandText>& texts) const {
+    texts.push_back(Describe(app));
+    for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
+      DescribeBelow(*each, texts);
+    }
   }
 
   /// What the library says of a flag.
@@ -215,6 +232,13 @@ bool Speaks() {
   }
 }
 
+/// The words that main gets: "trimtab" before `words`.
+std::vector<const char*> ArgumentsOf(const std::vector<std::string>& words) {
+  std::vector<const char*> arguments = {"trimtab"};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return arguments;
+}
+
 int RunChecked(int argc, const char* const* argv) {
   CommandTree tree(IsForServing(argc, argv));
   Command* command = nullptr;
@@ -257,6 +281,31 @@ int Report(ExitCode code, const std::string& message) {
 }
 
 }  // namespace
+
+std::vector<CommandText> DescribeCommands() {
+  std::vector<CommandText> texts;
+  const std::vector<CommandText> serving = CommandTree(/*for_serving=*/true).DescribeAll();
+  for (CommandText& text : CommandTree(/*for_serving=*/false).DescribeAll()) {
+    const auto other = std::ranges::find(serving, text.name, &CommandText::name);
+    texts.push_back(std::move(text));
+    const bool differs = other != serving.end() && LongHelp(*other) != LongHelp(texts.back());
+    if (!differs || !other->commands.empty()) continue;
+    texts.push_back(*other);
+    texts.back().name += " --for serving";
+  }
+  return texts;
+}
+
+void CheckCommandLine(const std::vector<std::string>& words) {
+  const std::vector<const char*> arguments = ArgumentsOf(words);
+  const int count = static_cast<int>(arguments.size());
+  CommandTree tree(IsForServing(count, arguments.data()));
+  try {
+    tree.Resolve(count, arguments.data());
+  } catch (const CLI::ParseError& error) {
+    tree.TextFor(error);  // throws unless help was asked for
+  }
+}
 
 int RunCommand(int argc, const char* const* argv) {
   IgnoreFileSizeSignal();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
@@ -56,7 +57,7 @@ void ServingFlags::Declare(FlagSet& flags) {
   flags.Integer("--prefill", config_.prefill, 0, kMax32,
                 {"replicas that only compute prompts",
                  "The others decode what these hand over. With 0, all do both."});
-  flags.Choice("--device", device_, {"cpu", "cuda"}, "device to compute on");
+  flags.Choice("--device", device_, kDeviceNames, "device to compute on");
   flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
                 "threads of each cpu rank [an equal share of the cores]");
   flags.Bytes("--memory-per-rank", config_.memory_per_rank_bytes,

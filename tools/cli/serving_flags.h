@@ -91,7 +91,7 @@ class ServingFlags {
   SourceFlags source_;
   std::string draft_;
   std::string layout_;
-  std::string device_ = "cpu";
+  DeviceKind device_ = DeviceKind::kCpu;
   std::string weights_ = "stored";
   std::string cache_ = "fp32";
   int64_t cache_tokens_ = 0;

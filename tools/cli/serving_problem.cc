@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
 #include "engine/infer/serving_json.h"
@@ -46,7 +47,7 @@ const ServingEngine& EngineNamed(const std::string& name) {
 
 /// What weights and caches are stored in unless the user says otherwise.
 std::vector<std::string> UsualFormats(const Cluster& cluster) {
-  if (cluster.device != "cuda") return {"fp32"};
+  if (cluster.device != DeviceKind::kCuda) return {"fp32"};
   if (!cluster.profile.peak_flops.contains("bf16")) return {"fp16"};
   return {"bf16", "fp8"};
 }
@@ -123,7 +124,7 @@ ServingProblem ServingProblemFlags::Resolve(const SeedStudy* seed) const {
   problem.stack = stack_;
   problem.cluster =
       seed != nullptr ? cluster_.ResolvePricedBy(seed->profile, seed->path) : cluster_.Resolve();
-  const bool cuda = problem.cluster.device == "cuda";
+  const bool cuda = problem.cluster.device == DeviceKind::kCuda;
   const std::vector<std::string> usual = UsualFormats(problem.cluster);
   problem.weights =
       Parse(weights_.empty() ? usual : weights_, WeightNames(), "--weights", WeightFormatOf);

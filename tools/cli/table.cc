@@ -128,26 +128,4 @@ std::string KeyValueText(const std::vector<std::pair<std::string, std::string>>&
   return text;
 }
 
-std::string Thousands(int64_t value) {
-  std::string digits = fmt::format("{}", value);
-  const size_t first = value < 0 ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3;) {
-    i -= 3;
-    digits.insert(i, 1, ',');
-  }
-  return digits;
-}
-
-std::string ShortCount(double value, int digits) {
-  constexpr std::pair<double, char> kScales[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}};
-  for (const auto& [scale, letter] : kScales) {
-    if (value >= scale) return fmt::format("{:.{}g}{}", value / scale, digits, letter);
-  }
-  return value >= 1000 ? Thousands(std::llround(value)) : fmt::format("{:.{}g}", value, digits);
-}
-
-std::string Counted(int64_t count, const std::string& noun) {
-  return Thousands(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 }  // namespace trimtab

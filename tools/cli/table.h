@@ -45,13 +45,4 @@ class Table {
 /// "name   value" lines, the values aligned and wrapped.
 std::string KeyValueText(const std::vector<std::pair<std::string, std::string>>& rows);
 
-/// 1234567 -> "1,234,567".
-std::string Thousands(int64_t value);
-
-/// 124475904 -> "124M" with three digits; 15e12 -> "15T", 14370 -> "14,370", 7.5 -> "7.5".
-std::string ShortCount(double value, int digits = 4);
-
-/// "1 step", "1,200 steps".
-std::string Counted(int64_t count, const std::string& noun);
-
 }  // namespace trimtab

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
-#include "tools/cli/table.h"
 
 namespace trimtab {
 

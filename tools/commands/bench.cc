@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
@@ -16,7 +17,6 @@
 #include "tools/cli/serving_flags.h"
 #include "tools/cli/serving_problem.h"
 #include "tools/cli/signals.h"
-#include "tools/cli/table.h"
 #include "tools/cli/workload_flags.h"
 #include "tools/serve/api_key.h"
 

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware/cluster.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
@@ -10,7 +11,6 @@
 #include "tools/cli/command.h"
 #include "tools/cli/machine_profile.h"
 #include "tools/cli/progress.h"
-#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {
@@ -23,7 +23,7 @@ class CalibrateCommand : public Command {
   }
 
   void Declare(FlagSet& flags) override {
-    flags.Choice("--device", options_.device, {"cpu", "cuda"}, "device to measure");
+    flags.Choice("--device", options_.device, kDeviceNames, "device to measure");
     flags.Text("--out FILE", out_,
                {"hardware profile to write [this machine's own]",
                 "For --profile of other commands, which use this machine's own without it."});

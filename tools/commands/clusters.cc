@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware/cluster.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "tools/cli/command.h"
@@ -51,7 +52,7 @@ class ClustersCommand : public Command {
     if (output.json) {
       PrintJson({{"schema_version", 1},
                  {"name", cluster.name},
-                 {"device", cluster.device},
+                 {"device", Name(cluster.device)},
                  {"nodes", cluster.nodes},
                  {"ranks_per_node", cluster.ranks_per_node},
                  {"max_ranks", cluster.max_ranks},
@@ -65,11 +66,12 @@ class ClustersCommand : public Command {
     const HardwareProfile& profile = cluster.profile;
     PrintText(KeyValueText(
         {{"cluster", cluster.name},
-         {"device", cluster.device},
+         {"device", std::string(Name(cluster.device))},
          {"ranks", fmt::format("{} on {}, {} per node", cluster.max_ranks,
                                Counted(cluster.nodes, "node"), cluster.ranks_per_node)},
-         {"memory", FormatBytes(cluster.memory_bytes) +
-                        (cluster.device == "cpu" ? ", shared by all ranks" : " per GPU")},
+         {"memory",
+          FormatBytes(cluster.memory_bytes) +
+              (cluster.device == DeviceKind::kCpu ? ", shared by all ranks" : " per GPU")},
          {"profile", profile.name},
          {"measured on",
           profile.measured_on.empty() ? "nothing; it is modelled" : profile.measured_on},

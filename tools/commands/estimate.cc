@@ -8,6 +8,7 @@
 #include "cost_model/explain.h"
 #include "cost_model/goodput.h"
 #include "cost_model/hardware/numerics.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
@@ -33,10 +34,11 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
       {"cluster", fmt::format("{} ({})", cluster.name, cluster.profile.name)},
       {"software", fmt::format("{}: {}", cluster.stack.name, cluster.stack.description)},
       {"layout", fmt::format("{} ({})", ToString(run.layout), Counted(estimate.ranks, "rank"))},
-      {"precision",
-       fmt::format("{}: {}", Name(run.layout.precision), DescribePrecision(run.layout.precision))},
-      {"optimizer state", fmt::format("{}: {}", OptimizerStateName(run.layout),
-                                      DescribeOptimizerState(run.layout, run.optimizer.kind))},
+      {"precision", fmt::format("{}: {}", Name(run.layout.numerics.precision),
+                                DescribePrecision(run.layout.numerics.precision))},
+      {"optimizer state",
+       fmt::format("{}: {}", OptimizerStateName(run.layout.numerics),
+                   DescribeOptimizerState(run.layout.numerics, run.optimizer.kind))},
       {"step time", fmt::format("{} ({} to {}, {})", FormatSeconds(estimate.step_time_s),
                                 FormatSeconds(estimate.step_time_low_s),
                                 FormatSeconds(estimate.step_time_high_s), Name(estimate.trust))},
@@ -162,8 +164,8 @@ class EstimateCommand : public Command {
       json["tier"] = tier_;
       json["cluster"] = cluster.name;
       json["stack"] = cluster.stack.name;
-      json["precision"] = Name(run.layout.precision);
-      json["optimizer_state"] = OptimizerStateName(run.layout);
+      json["precision"] = Name(run.layout.numerics.precision);
+      json["optimizer_state"] = OptimizerStateName(run.layout.numerics);
       json["run"] = ToJson(run);
       if (tokens_ > 0) json["training"] = ToJson(CostOf(run, cluster, estimate));
       if (explain_) json["explanation"] = ExplanationJson(ExplainStep(run, cluster));

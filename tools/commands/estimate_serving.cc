@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "engine/base/count_text.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/infer/serving_json.h"

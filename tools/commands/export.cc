@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"

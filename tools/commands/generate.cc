@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"

@@ -1,6 +1,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
 #include "engine/families/registry.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware/numerics.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
@@ -34,8 +35,8 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
       {"model",
        fmt::format("{} ({} parameters)", run.model.name, Thousands(run.model.parameter_count()))},
       {"layout", ToString(run.layout)},
-      {"precision", std::string(Name(run.layout.precision))},
-      {"optimizer state", OptimizerStateName(run.layout)},
+      {"precision", std::string(Name(run.layout.numerics.precision))},
+      {"optimizer state", OptimizerStateName(run.layout.numerics)},
       {"batch", fmt::format("{} sequences of {} tokens", run.global_batch, run.sequence_length)},
       {"step time",
        fmt::format("{} (MAD {}, {} steps)", FormatSeconds(measurement.step_time_s),
@@ -147,8 +148,9 @@ class ProfileCommand : public Command {
     if (fp8_scan_) return RunFp8Scan(run, output);
     if (const auto code = launcher_.StartRanks(run, cluster.ranks_per_node)) return *code;
     LogInfo("measuring {} with {}", run.model.name, ToString(run.layout));
-    const auto peak = cluster.profile.peak_flops.find(std::string(Name(run.layout.precision)));
-    if (peak != cluster.profile.peak_flops.end() && cluster.device != "cpu") {
+    const auto peak =
+        cluster.profile.peak_flops.find(std::string(Name(run.layout.numerics.precision)));
+    if (peak != cluster.profile.peak_flops.end() && cluster.device != DeviceKind::kCpu) {
       options_.peak_flops_per_rank = peak->second.value;
     }
     const Measurement measurement = Measure(run, options_);

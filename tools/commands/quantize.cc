@@ -3,6 +3,7 @@
 #include <optional>
 #include <thread>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/atomic_folder.h"
 #include "engine/base/io/file.h"

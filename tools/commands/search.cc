@@ -160,7 +160,8 @@ class TrainingSearchCommand final : public SearchCommand {
   void SetCluster(Cluster cluster) {
     problem_.cluster = std::move(cluster);
     problem_.cluster.stack = software_;
-    if (!flags().Given("--precision") && problem_.cluster.device == "cuda") precisions_ = {"auto"};
+    const bool gpus = problem_.cluster.device == DeviceKind::kCuda;
+    if (gpus && !flags().Given("--precision")) precisions_ = {"auto"};
     problem_.precisions = ResolvePrecisions(precisions_, problem_.cluster.profile);
     RequireMemoryOfGpu(problem_.memory_per_rank_bytes, problem_.cluster);
     if (flags().Given("--optimizer")) problem_.optimizer.kind = ParseOptimizerKind(optimizer_);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
@@ -133,7 +134,7 @@ class TrainCommand : public Command {
     };
     progress.Event(fmt::format("training {} ({} parameters) with {} on {}: {} on {}",
                                run.model.name, Thousands(run.model.parameter_count()),
-                               ToString(run.layout), run.device, Counted(run.steps, "step"),
+                               ToString(run.layout), Name(run.device), Counted(run.steps, "step"),
                                run.data.empty() ? "synthetic tokens" : run.data));
     const TrainingSummary summary = RunTraining(run, options_);
     progress.Clear();
@@ -194,7 +195,7 @@ class TrainCommand : public Command {
                              {"grad_norm", step.grad_norm},
                              {"lr", step.learning_rate},
                              {"tokens_per_s", step.tokens_per_s}};
-      if (TypesOf(run.layout).loss_scaling) {
+      if (TypesOf(run.layout.numerics).loss_scaling) {
         line["loss_scale"] = step.loss_scale;
         line["skipped"] = step.skipped;
       }

@@ -10,6 +10,7 @@
 #include "cost_model/hardware/numerics.h"
 #include "cost_model/validation/accuracy.h"
 #include "cost_model/validation/fitted_files.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
@@ -50,13 +51,10 @@ std::vector<ValidatedRun> ReadRuns(const std::string& path) {
   StrictObject root(json, path + ": $");
   int64_t version = 1;
   root.Integer("schema_version", version, 1, 1, Need::kRequired);
-  const nlohmann::json* list = root.Find("runs", Need::kRequired);
-  if (!list->is_array() || list->empty()) root.Refuse("runs", "a list of at least one run");
-  root.Finish();
   std::vector<ValidatedRun> runs;
-  for (size_t i = 0; i < list->size(); ++i) {
+  root.Array("runs", Need::kRequired, 1, [&](const nlohmann::json& value, const auto& where) {
     ValidatedRun row;
-    StrictObject object((*list)[i], fmt::format("{}: $.runs[{}]", path, i));
+    StrictObject object(value, where);
     object.Text("name", row.name);
     object.Text("cluster", row.cluster);
     std::string source;  // for people
@@ -69,7 +67,8 @@ std::vector<ValidatedRun> ReadRuns(const std::string& path) {
       row.name = fmt::format("{} {}", row.run.model.name, ToString(row.run.layout));
     }
     runs.push_back(std::move(row));
-  }
+  });
+  root.Finish();
   return runs;
 }
 
@@ -286,8 +285,8 @@ class ValidateCommand : public Command {
     nlohmann::json rows = nlohmann::json::array();
     for (const ValidatedRun& row : runs) {
       nlohmann::json json = {{"name", row.name},
-                             {"precision", Name(row.run.layout.precision)},
-                             {"optimizer_state", OptimizerStateName(row.run.layout)},
+                             {"precision", Name(row.run.layout.numerics.precision)},
+                             {"optimizer_state", OptimizerStateName(row.run.layout.numerics)},
                              {"step_time_s", row.step_time_s},
                              {"predicted_step_time_s", row.estimate.step_time_s},
                              {"step_time_error", row.step_time_error()}};
@@ -317,8 +316,8 @@ class ValidateCommand : public Command {
                  {"error", Align::kRight}});
     for (const ValidatedRun& row : runs) {
       const bool has_memory = row.peak_mem_bytes > 0;
-      table.AddRow({row.name, std::string(Name(row.run.layout.precision)),
-                    OptimizerStateName(row.run.layout), FormatSeconds(row.step_time_s),
+      table.AddRow({row.name, std::string(Name(row.run.layout.numerics.precision)),
+                    OptimizerStateName(row.run.layout.numerics), FormatSeconds(row.step_time_s),
                     FormatSeconds(row.estimate.step_time_s),
                     fmt::format("{:+.1f} %", 100 * row.step_time_error()),
                     has_memory ? FormatBytes(row.peak_mem_bytes) : "-",

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/base/mutex.h"
 #include "search/live_report.h"
 #include "search/page/live.h"
+#include "search/page/page.h"
 #include "tools/serve/plain_server.h"
 #include "tools/serve/reply/json_text.h"
 
@@ -51,7 +52,8 @@ class Dashboard::Impl : private HttpHandler {
     return fmt::format("no such path; expected {}", fmt::join(kPaths, ", "));
   }
   httplib::Headers DefaultHeaders() const override {
-    return {{"Content-Security-Policy", kLivePolicy},
+    // frame-ancestors has no effect in a page's head.
+    return {{"Content-Security-Policy", LivePolicy() + "; frame-ancestors 'none'"},
             {"X-Content-Type-Options", "nosniff"},
             {"Referrer-Policy", "no-referrer"},
             {"Cross-Origin-Resource-Policy", "same-origin"},
@@ -104,7 +106,7 @@ class Dashboard::Impl : private HttpHandler {
 
   /// Returns the report as it is now. Browsers that ask at the same time share one.
   LiveReport Read() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (last_.version.empty() || last_.version != LiveVersion(study_path_)) {
       last_ = ReadLiveReport(study_path_);
     }
@@ -112,8 +114,8 @@ class Dashboard::Impl : private HttpHandler {
   }
 
   const std::string study_path_;
-  std::mutex mutex_;
-  LiveReport last_;
+  Mutex mutex_;
+  LiveReport last_ TRIMTAB_GUARDED_BY(mutex_);
   PlainServer server_;  // asks this for answers as soon as it is there
 };
 

@@ -33,8 +33,9 @@ SPILLING = {
     ("attention_mma_forward.cu", "ForwardKernel"): "heads of 128 need more than all 255 registers",
     ("attention_mma_backward.cu", "KeyValueKernel"):
         "the largest heads need more than all 255 registers",
-    ("attention_simple_forward.cu", "ForwardKernel", "sm_90a", "sm_100"): SIMPLE,
-    ("attention_simple_backward.cu", "QueryKernel", "sm_90a", "sm_100"): SIMPLE,
+    ("attention_simple_forward.cu", "ForwardKernel", "sm_100"): SIMPLE,
+    ("attention_simple_backward.cu", "KeyValueKernel", "sm_90a"): SIMPLE,
+    ("attention_simple_backward.cu", "QueryKernel", "sm_100"): SIMPLE,
     ("cross_entropy.cu", "GradKernel", "sm_100"): UNALIGNED,
     ("cross_entropy.cu", "LossKernel", "sm_100"): UNALIGNED,
     ("embedding.cu", "PositionBackwardKernel", "sm_80", "sm_100"): CHOSEN,
@@ -44,6 +45,7 @@ SPILLING = {
 }
 A100 = "more than the 19 kB that an A100 needs for its 2.0 TB/s over 108 multiprocessors"
 TENSOR_CORES = "waits for tensor cores; its tiles come through shared memory"
+BESIDE_PRODUCTS = "a small part of an update, between products of whole matrices"
 SMALL = "reads a few numbers of each token, expert or tensor"
 ROWS = "a warp reads a row a pack at a time; several rows at once would have more on their way"
 # Kernels that may have less than ENOUGH in flight, and why.
@@ -62,6 +64,8 @@ LATENT = {
     ("embedding_backward.cu", "PlaceRareRows"): SMALL,
     ("head_norm.cu", "ForwardKernel", "sm_80"): A100,
     ("head_norm.cu", "InputGradientKernel", "sm_80"): A100,
+    ("newton_schulz.cu", "NormalizeKernel"): BESIDE_PRODUCTS,
+    ("newton_schulz.cu", "QuinticKernel"): BESIDE_PRODUCTS,
     ("packed_gemm.cu", "PackedLookupKernel"): ROWS,
     ("paged_attention.cu", "StoreKvKernel", "sm_80", "sm_90a"): ROWS,
     ("permute.cu", "CountChunks"): SMALL,

@@ -13,6 +13,8 @@ BUILD_PACKAGES=(
 # What only a test uses; where it is missing, that test is skipped.
 SLURM_PACKAGES=(munge slurm-client slurm-wlm-basic-plugins slurmctld slurmd)
 TEST_PACKAGES=(chromium curl xz-utils "${SLURM_PACKAGES[@]}")
+# For tools/test --all alone: clang checks the locks.
+LOCK_CHECK_PACKAGES=(clang-14)
 
 say() { printf '== %s\n' "$*" >&2; }
 

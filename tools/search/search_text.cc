@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "search/report.h"
@@ -20,12 +21,6 @@ std::string Rate(double tokens_per_s) { return fmt::format("{:.0f}", tokens_per_
 
 std::string Percent(const std::optional<double>& share) {
   return share ? fmt::format("{:+.1f} %", 100 * *share) : "-";
-}
-
-/// Of the predicted rate: (predicted - measured) / measured.
-std::optional<double> RateError(const RankingRow& row) {
-  if (!row.measured_tokens_per_s) return std::nullopt;
-  return row.predicted_tokens_per_s / *row.measured_tokens_per_s - 1;
 }
 
 /// What will train, where that is not our own engine.
@@ -43,7 +38,7 @@ std::string PrunedText(const SpaceSummary& space) {
   text += fmt::format("  {:>5}  pruned: the lower bound is worse than every listed candidate\n",
                       space.cut_by_bound);
   if (space.unexplored > 0) {
-    text += fmt::format("  {:>5}  not looked at: one could be up to {:.1f} % better\n",
+    text += fmt::format("  {:>5}  not looked at: one could take up to {:.1f} % less\n",
                         space.unexplored, 100 * space.gap);
   }
   return text;
@@ -67,12 +62,6 @@ std::string BehindText(const RankingRow& row) {
   return row.against_best ? fmt::format("{:.1f} %", 100 * row.against_best->by) : "-";
 }
 
-std::string StandingText(const RankingRow& row) {
-  if (row.standing == Standing::kFailed) return row.StateName();
-  if (row.why_below.empty()) return Name(row.standing);
-  return fmt::format("{}: {}", Name(row.standing), row.why_below);
-}
-
 /// The ranking. What all rows share stands in a line above it.
 std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
   Table table({{"#", Align::kRight},
@@ -92,8 +81,8 @@ std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
     table.AddRow({fmt::format("{}", i + 1), layouts.rest[i], row.precision, row.optimizer_state,
                   failed ? "-" : WithInterval(row.figure),
                   failed ? "-" : std::string(Name(row.figure.trust)), i > 0 ? BehindText(row) : "-",
-                  FormatBytes(row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes)),
-                  StandingText(row)});
+                  FormatBytes(row.peak_mem_bytes()),
+                  StandingWords(Name(row.standing), row.StateName(), row.why_below)});
   }
   table.TakeUniform({"behind"});  // predictions alone say nothing of it
   std::vector<std::string> shared = table.TakeUniform({"precision", "state", "source", "standing"});
@@ -123,7 +112,7 @@ std::string MeasuredText(const SearchResult& result, int64_t top, bool bold) {
     measured = true;
     table.AddRow({fmt::format("{}", i + 1), fmt::format("{}", row.visits),
                   row.measured_tokens_per_s ? Rate(*row.measured_tokens_per_s) : "-",
-                  Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
+                  Rate(row.predicted_tokens_per_s), Percent(row.step_time_error),
                   row.measured_peak_mem_bytes ? FormatBytes(*row.measured_peak_mem_bytes) : "-",
                   Percent(row.peak_mem_error)});
   }
@@ -211,61 +200,21 @@ std::string FrontText(const SearchResult& result) {
          table.ToText(/*bold=*/false) + "\n";
 }
 
-/// What the score of a worse one is, in a word.
-std::string WorseInWords(Objective objective) {
-  switch (objective) {
-    case Objective::kThroughput:
-      return "slower";
-    case Objective::kMemory:
-      return "more memory";
-    case Objective::kCost:
-      return "more GPU time per token";
-    case Objective::kLatency:
-      return "slower";
-    case Objective::kGpus:
-      return "more GPUs";
-  }
-  return "";
-}
+// Layouts that a sentence names; the ranking shows more.
+constexpr size_t kMostNamed = 3;
 
-/// How much is expected to be lost, in a clause.
-std::string LossText(const SearchResult& result) {
-  const std::string worse = WorseInWords(result.rules.objective);
-  const bool is = worse == "slower";
-  if (!result.race.expected_loss) {
-    return fmt::format("how much {} it {} than the true best is unknown: too little was measured",
-                       worse, is ? "is" : "takes");
+/// Returns the findings, a line each.
+std::string LinesOf(const std::vector<Finding>& findings) {
+  std::string text;
+  for (Finding each : findings) {
+    const size_t all = each.layouts.size();
+    if (all > kMostNamed) {
+      each.layouts.resize(kMostNamed);
+      each.layouts.push_back(fmt::format("and {} more", all - kMostNamed));
+    }
+    text += InWords(each) + "\n";
   }
-  return fmt::format("it is expected to {} {:.2f} % {} than the true best", is ? "be" : "take",
-                     100 * *result.race.expected_loss, worse);
-}
-
-/// How the race ended, in a sentence.
-std::string VerdictText(const SearchResult& result) {
-  const RaceRules& rules = result.rules;
-  const std::string percent = fmt::format("{:.3g} %", 100 * rules.indifference);
-  const std::string loss = LossText(result);
-  std::string tied;
-  for (const size_t index : result.race.With(Standing::kTied)) {
-    tied += (tied.empty() ? "" : "; ") + result.candidates[index].key;
-  }
-  switch (result.race.end) {
-    case RaceEnd::kNotRun:
-      return "nothing was measured: the prediction decides\n";
-    case RaceEnd::kSeparated:
-      return fmt::format("it is ahead of every other ({:.0f} % sure)\n", 100 * rules.confidence);
-    case RaceEnd::kTie:
-      return fmt::format(
-          "a tie: these are within {} of it, and it needs the least memory of them: {}\n", percent,
-          tied);
-    case RaceEnd::kSmallLoss:
-      return fmt::format("others may be as fast, but {}: too little for further visits\n", loss);
-    case RaceEnd::kOpen:
-    case RaceEnd::kRounds:
-      return fmt::format("not settled yet: {}\n", result.partial_reason) +
-             (result.race.best ? loss + "\n" : "");
-  }
-  return "";
+  return text;
 }
 
 const std::string& KeyOf(const SearchResult& result, size_t row) {
@@ -279,18 +228,8 @@ std::string RecommendationText(const SearchResult& result) {
       "{}: {} at {} tokens/s ({})\n",
       result.serving && !result.serving->relaxations.empty() ? "closest" : "recommended",
       KeyOf(result, recommendation.row), WithInterval(best.figure), Name(best.figure.trust));
-  text += VerdictText(result);
-  if (result.training) {
-    text += fmt::format("{} tokens take {} days", ShortCount(result.tokens),
-                        ShortCount(result.training->hours / 24, /*digits=*/3));
-    if (result.training->price)
-      text += fmt::format(" and cost {}", ShortCount(*result.training->price));
-    text += fmt::format(" ({})\n", Name(best.figure.trust));
-  }
-  if (result.serving) text += ServingRecommendationText(*result.serving);
-  for (const std::string& unmet : result.unmet) {
-    text += fmt::format("it does not meet --require {}\n", unmet);
-  }
+  const Findings findings = MakeFindings(result);
+  text += LinesOf(findings.limits) + LinesOf(findings.decided) + LinesOf(findings.takes);
   text += (result.serving ? result.serving->binds : recommendation.binds.text) + "\n";
   if (recommendation.alternative) {
     const RankingRow::Worse& cost = recommendation.alternative_cost;
@@ -300,7 +239,7 @@ std::string RecommendationText(const SearchResult& result) {
                                                    : "";
     text +=
         fmt::format("next best: {}, {:.1f} % {}{}\n", KeyOf(result, *recommendation.alternative),
-                    100 * cost.by, WorseInWords(result.rules.objective), sure);
+                    100 * cost.by, findings.worse, sure);
   }
   if (recommendation.plain && *recommendation.plain != recommendation.row) {
     const RankingRow& plain = result.ranking[*recommendation.plain];
@@ -308,26 +247,7 @@ std::string RecommendationText(const SearchResult& result) {
                         KeyOf(result, *recommendation.plain), 100 * recommendation.plain_gain,
                         Name(plain.figure.trust));
   }
-  if (recommendation.contender) {
-    text +=
-        fmt::format("worth measuring next: {}, expected to be {:.1f} % better\n",
-                    KeyOf(result, *recommendation.contender), 100 * recommendation.contender_gain);
-  }
-  if (const Accuracy& accuracy = result.accuracy; accuracy.proved > 0) {
-    text += fmt::format(
-        "predictions off by {:.1f} % in the median, {:.1f} % at most, at equal machine speed ({} "
-        "measured)",
-        100 * accuracy.median_step_time_error, 100 * accuracy.max_step_time_error, accuracy.proved);
-    if (accuracy.max_peak_mem_error) {
-      text += fmt::format("; peak memory by at most {:.1f} %", 100 * *accuracy.max_peak_mem_error);
-    }
-    text += "\n";
-  }
-  if (const std::string speed = MachineSpeedText(result); !speed.empty()) text += speed + "\n";
-  for (const std::string& note : {ProbeNote(result), StragglerNote(result)}) {
-    if (!note.empty()) text += note + "\n";
-  }
-  return text;
+  return text + LinesOf(findings.trust);
 }
 
 }  // namespace
@@ -354,10 +274,7 @@ std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outc
       text += fmt::format(", down-weighted: {}", InWords(measurement.stragglers));
     }
   } else {
-    text += ": " + Name(outcome.state);
-    if (!outcome.message.empty() && outcome.message != Name(outcome.state)) {
-      text += ": " + outcome.message;
-    }
+    text += ": " + FailureText(outcome.state, outcome.message);
   }
   return text + fmt::format(" in {}", FormatSeconds(outcome.seconds));
 }

@@ -31,7 +31,8 @@ std::string MeasuredText(const SearchResult& result, size_t rows, bool bold) {
     if (row.standing == Standing::kFailed) {
       any = true;
       table.AddRow(
-          {place, "", "", "", "", "", "", "", row.StateName() + ": " + candidate.last_message});
+          {place, "", "", "", "", "", "", "",
+           FailureText(row.failure.value_or(TrialState::kFailed), candidate.last_message)});
     }
     if (!candidate.measured) continue;
     any = true;
@@ -80,20 +81,6 @@ std::string ServingRankingText(const SearchResult& result, int64_t top, bool bol
     text += fmt::format("... and {} more\n", result.ranking.size() - rows);
   }
   return text + MeasuredText(result, rows, bold);
-}
-
-std::string ServingRecommendationText(const ServingResult& serving) {
-  std::string text;
-  if (serving.price_per_million) {
-    text += fmt::format("a million output tokens cost {:.4g}\n", *serving.price_per_million);
-  }
-  if (serving.perplexity_rise) {
-    text += fmt::format("perplexity {:.5g}x the original weights'\n", *serving.perplexity_rise);
-  }
-  for (const std::string& each : serving.relaxations) {
-    text += fmt::format("it would meet {}\n", each);
-  }
-  return text;
 }
 
 }  // namespace trimtab

@@ -12,7 +12,4 @@ namespace trimtab {
 /// was measured beside its prediction.
 std::string ServingRankingText(const SearchResult& result, int64_t top, bool bold);
 
-/// Price, quality and requirements of the recommended configuration.
-std::string ServingRecommendationText(const ServingResult& serving);
-
 }  // namespace trimtab

@@ -6,7 +6,7 @@
 namespace trimtab {
 
 void ConnectionThreads::enqueue(std::function<void()> connection) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   waiting_.push_back(std::move(connection));
   if (waiting_.size() > free_ && threads_.size() < most_) {
     try {
@@ -20,28 +20,29 @@ void ConnectionThreads::enqueue(std::function<void()> connection) {
 }
 
 void ConnectionThreads::Serve() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     ++free_;
-    news_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
+    lock.Wait(news_, [this]() TRIMTAB_REQUIRES(mutex_) { return ends_ || !waiting_.empty(); });
     --free_;
     if (waiting_.empty()) return;
     const std::function<void()> connection = std::move(waiting_.front());
     waiting_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     connection();
-    lock.lock();
+    lock.Lock();
   }
 }
 
 void ConnectionThreads::shutdown() {
+  std::vector<std::thread> threads;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ends_ = true;
+    threads.swap(threads_);
   }
   news_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace trimtab

@@ -7,9 +7,10 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "engine/base/mutex.h"
 
 namespace trimtab {
 
@@ -30,12 +31,12 @@ class ConnectionThreads : public httplib::TaskQueue {
   void Serve();
 
   const size_t most_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable news_;
-  std::deque<std::function<void()>> waiting_;
-  size_t free_ = 0;
-  bool ends_ = false;
-  std::vector<std::thread> threads_;
+  std::deque<std::function<void()>> waiting_ TRIMTAB_GUARDED_BY(mutex_);
+  size_t free_ TRIMTAB_GUARDED_BY(mutex_) = 0;
+  bool ends_ TRIMTAB_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_ TRIMTAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace trimtab

@@ -131,7 +131,7 @@ class HttpServer::Impl : private HttpHandler {
         if (failure.empty() && !draining_) return SetJson(response, {{"status", "ok"}});
         return SetError(response, 503, failure.empty() ? "draining" : failure, "server_error");
       }
-      case Handler::kVersion:
+      case Handler::kServerVersion:
         return SetJson(response, {{"version", kVersion}});
       case Handler::kMetrics:
         return response.set_content(stats_.Text(loop_.metrics(), in_flight_),

@@ -17,7 +17,7 @@ std::string IgnoredFields::Tell(const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size() && i < kMostInHeader; ++i) {
     header += (i == 0 ? "" : ", ") + names[i];
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const std::string& name : names) {
     if (logged_.size() >= kMostLogged || !logged_.insert(name).second) continue;
     LogWarning("a client sent the unknown field '{}', which is ignored; serve --strict refuses it",

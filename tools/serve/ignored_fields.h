@@ -1,10 +1,11 @@
 // IgnoredFields: which fields of requests nothing here knows.
 #pragma once
 
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "engine/base/mutex.h"
 
 namespace trimtab {
 
@@ -16,8 +17,8 @@ class IgnoredFields {
   std::string Tell(const std::vector<std::string>& names);
 
  private:
-  std::mutex mutex_;
-  std::set<std::string> logged_;
+  Mutex mutex_;
+  std::set<std::string> logged_ TRIMTAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace trimtab

@@ -12,7 +12,7 @@ constexpr std::array kRoutes = {
     Route{"/health", kHealth, "200, or 503 while draining or after the engine failed"},
     Route{"/v1/health", kHealth, "as /health"},
     Route{"/ping", kPing, "200, or 503 as /health"},
-    Route{"/version", kVersion, "the server's version"},
+    Route{"/version", kServerVersion, "the server's version"},
     Route{"/metrics", kMetrics, "counts and histograms for Prometheus"},
     Route{"/openapi.json", kOpenApi, "this description"},
     Route{"/v1/models", kModels, "the model that is served"},

@@ -13,7 +13,7 @@ enum class Handler {
   kPage,
   kHealth,
   kPing,
-  kVersion,
+  kServerVersion,
   kMetrics,
   kOpenApi,
   kModels,

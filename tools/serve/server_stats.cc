@@ -36,32 +36,32 @@ std::string Histogram::Text(const std::string& name, const std::string& help) co
 }
 
 void ServerStats::CountAnswer(const std::string& path, int status) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++answers_[{path, status}];
 }
 
 void ServerStats::CountAbort() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++aborts_;
 }
 
 void ServerStats::AddFirstToken(double seconds) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   first_token_.Add(seconds);
 }
 
 void ServerStats::AddBetweenTokens(double seconds, size_t gaps) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (size_t i = 0; i < gaps; ++i) between_tokens_.Add(seconds / static_cast<double>(gaps));
 }
 
 void ServerStats::AddRequest(double seconds) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   request_.Add(seconds);
 }
 
 std::string ServerStats::Text(const EngineMetrics& engine, int64_t in_flight) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string text = Head("trimtab_http_requests_total", "counter", "Answers by path and status.");
   for (const auto& [key, count] : answers_) {
     text += fmt::format("trimtab_http_requests_total{{path=\"{}\",status=\"{}\"}} {}\n", key.first,

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "engine/base/mutex.h"
 #include "engine/infer/api/engine.h"
 
 namespace trimtab {
@@ -41,12 +41,12 @@ class ServerStats {
   std::string Text(const EngineMetrics& engine, int64_t in_flight) const;
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::pair<std::string, int>, int64_t> answers_;
-  int64_t aborts_ = 0;
-  Histogram first_token_;
-  Histogram between_tokens_;
-  Histogram request_;
+  mutable Mutex mutex_;
+  std::map<std::pair<std::string, int>, int64_t> answers_ TRIMTAB_GUARDED_BY(mutex_);
+  int64_t aborts_ TRIMTAB_GUARDED_BY(mutex_) = 0;
+  Histogram first_token_ TRIMTAB_GUARDED_BY(mutex_);
+  Histogram between_tokens_ TRIMTAB_GUARDED_BY(mutex_);
+  Histogram request_ TRIMTAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace trimtab

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/infer/executor/distributed_executor.h"
 #include "engine/infer/quantize/perplexity.h"
-#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

@@ -29,17 +29,14 @@ Peer PeerFrom(const nlohmann::json& json, const std::string& where) {
   object.Text("rows", peer.rows, Need::kRequired);
   peer.mean = ErrorFrom(object, "mean", 0);
   peer.max = ErrorFrom(object, "max", 0);
-  if (const nlohmann::json* cases = object.Find("cases")) {
-    if (!cases->is_array()) object.Refuse("cases", "a list");
-    for (size_t i = 0; i < cases->size(); ++i) {
-      StrictObject row((*cases)[i], fmt::format("{}[{}]", object.Where("cases"), i));
-      PeerCase& each = peer.cases.emplace_back();
-      row.Text("id", each.id, Need::kRequired);
-      each.step_time_error = ErrorFrom(row, "step_time_error", -1);
-      each.memory_error = ErrorFrom(row, "memory_error", -1);
-      row.Finish();
-    }
-  }
+  object.Array("cases", Need::kOptional, 0, [&](const nlohmann::json& value, const auto& at) {
+    StrictObject row(value, at);
+    PeerCase& each = peer.cases.emplace_back();
+    row.Text("id", each.id, Need::kRequired);
+    each.step_time_error = ErrorFrom(row, "step_time_error", -1);
+    each.memory_error = ErrorFrom(row, "memory_error", -1);
+    row.Finish();
+  });
   object.Finish();
   return peer;
 }
@@ -100,13 +97,11 @@ std::vector<Peer> ReadPeers(const std::string& path) {
   StrictObject root(json, path + ": $");
   int64_t version = 1;
   root.Integer("schema_version", version, 1, 1, Need::kRequired);
-  const nlohmann::json* list = root.Find("peers", Need::kRequired);
-  if (!list->is_array() || list->empty()) root.Refuse("peers", "a list of at least one tool");
-  root.Finish();
   std::vector<Peer> peers;
-  for (size_t i = 0; i < list->size(); ++i) {
-    peers.push_back(PeerFrom((*list)[i], fmt::format("{}: $.peers[{}]", path, i)));
-  }
+  root.Array("peers", Need::kRequired, 1, [&](const nlohmann::json& value, const auto& where) {
+    peers.push_back(PeerFrom(value, where));
+  });
+  root.Finish();
   return peers;
 }
 

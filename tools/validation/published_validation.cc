@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/validation/accuracy.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
-#include "engine/base/units.h"
 #include "tools/cli/table.h"
 #include "tools/validation/skipped_rows.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "cost_model/hardware/cluster.h"
+#include "engine/base/count_text.h"
 #include "engine/base/error.h"
 #include "engine/infer/serving_json.h"
-#include "tools/cli/table.h"
 
 namespace trimtab {
 namespace {

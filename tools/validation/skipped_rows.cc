@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kNamed = 2;  // of the rows with one reason; --json names all
 
-std::string Named(const std::vector<std::string>& ids) {
+std::string FirstIds(const std::vector<std::string>& ids) {
   const size_t named = std::min(ids.size(), kNamed);
   std::string text = fmt::format("{}", fmt::join(ids.begin(), ids.begin() + named, ", "));
   if (ids.size() > named) text += fmt::format(", {} more", ids.size() - named);
@@ -30,7 +30,7 @@ std::string SkippedRowsText(std::span<const std::pair<std::string, std::string>>
   for (const auto& [id, reason] : skipped) rows_of[reason].push_back(id);
   Table table({{"skipped", Align::kRight}, {"reason"}, {"rows (--json names all)"}});
   for (const auto& [reason, ids] : rows_of) {
-    table.AddRow({fmt::format("{}", ids.size()), reason, Named(ids)});
+    table.AddRow({fmt::format("{}", ids.size()), reason, FirstIds(ids)});
   }
   return "\n" + table.ToText(bold);
 }

@@ -10,13 +10,13 @@
 namespace trimtab {
 
 void NcclGroups::Add(ncclComm_t comm, std::string name) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   members_.push_back({comm, std::move(name)});
 }
 
 void NcclGroups::Destroy(ncclComm_t comm) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::erase_if(members_, [comm](const Member& each) { return each.comm == comm; }) == 0) {
       return;
     }
@@ -25,14 +25,14 @@ void NcclGroups::Destroy(ncclComm_t comm) {
 }
 
 ncclResult_t NcclGroups::Call(ncclComm_t comm, const std::function<ncclResult_t()>& call) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ThrowIfAborted();
   const ncclResult_t failure = ErrorOf(comm);
   return failure != ncclSuccess ? failure : call();
 }
 
 void NcclGroups::ThrowIfFailed() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ThrowIfAborted();
   for (const Member& each : members_) {
     const ncclResult_t failure = ErrorOf(each.comm);
@@ -43,7 +43,7 @@ void NcclGroups::ThrowIfFailed() {
 }
 
 void NcclGroups::AbortAll(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (aborted_) return;
   aborted_ = true;
   reason_ = reason;

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/comm/cuda/nccl_library.h"
 
 namespace trimtab {
@@ -44,14 +44,14 @@ class NcclGroups {
     std::string name;
   };
 
-  void ThrowIfAborted() const;
+  void ThrowIfAborted() const TRIMTAB_REQUIRES(mutex_);
   ncclResult_t ErrorOf(ncclComm_t comm) const;
 
   const NcclLibrary& library_;
-  std::mutex mutex_;
-  std::vector<Member> members_;
-  bool aborted_ = false;
-  std::string reason_;
+  Mutex mutex_;
+  std::vector<Member> members_ TRIMTAB_GUARDED_BY(mutex_);
+  bool aborted_ TRIMTAB_GUARDED_BY(mutex_) = false;
+  std::string reason_ TRIMTAB_GUARDED_BY(mutex_);
 };
 
 }  // namespace trimtab

@@ -1,6 +1,7 @@
 #include "engine/comm/cuda/nccl_membership.h"
 
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "engine/comm/cuda/nccl_check.h"
@@ -21,6 +22,18 @@ NcclMembership::NcclMembership(const NcclLibrary& library, NcclGroups& groups, s
 ncclComm_t NcclMembership::Use() {
   if (comm_ != nullptr) return comm_;
   groups_.ThrowIfFailed();
+  try {
+    comm_ = Make();
+  } catch (const std::exception& error) {
+    groups_.AbortAll(error.what());
+    throw;
+  }
+  groups_.Add(comm_, name_);
+  share_id_ = nullptr;  // with what it holds
+  return comm_;
+}
+
+ncclComm_t NcclMembership::Make() {
   const NcclId id = share_id_();
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), id.size());
@@ -33,10 +46,7 @@ ncclComm_t NcclMembership::Use() {
         NcclMessage(library_, fmt::format("ncclCommInitRankConfig of rank {} in {}", rank_, name_),
                     result, nullptr));
   }
-  comm_ = made;
-  groups_.Add(comm_, name_);
-  share_id_ = nullptr;  // with what it holds
-  return comm_;
+  return made;
 }
 
 void NcclMembership::Destroy() {

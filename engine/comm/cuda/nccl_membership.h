@@ -21,7 +21,8 @@ class NcclMembership {
   /// Returns the communicator, or null before its first use.
   ncclComm_t made() const { return comm_; }
   /// Returns the communicator. The first call makes it, and returns when all ranks of the group
-  /// have called it. Throws CommError.
+  /// have called it. Throws CommError. Where it cannot be made all `groups` are aborted: their
+  /// kernels may wait for ranks that wait for this group, and the rank must get to tell them.
   ncclComm_t Use();
   /// Waits for what is under way in it. No effect before its first use.
   void Destroy();
@@ -29,6 +30,8 @@ class NcclMembership {
   const std::string& name() const { return name_; }
 
  private:
+  ncclComm_t Make();
+
   const NcclLibrary& library_;
   NcclGroups& groups_;
   const std::string name_;

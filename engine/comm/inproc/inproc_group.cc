@@ -85,7 +85,7 @@ bool InprocGroup::Begin(int rank, const InprocCall& call) {
   Show(slot(rank), call);
   uint32_t seen = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ThrowIfAborted();
     if (arrived_ == 0) first_arrived_ = rank;
     const InprocCall& first = this->call(rank, first_arrived_);
@@ -101,7 +101,7 @@ bool InprocGroup::Begin(int rank, const InprocCall& call) {
   WaitWhile(rank, call, epoch_, seen);
   // An abort after the meeting changes nothing here: the peers count on this rank's part.
   if (epoch_.load(std::memory_order_acquire) - seen >= kOneMeeting) return AllCopied(rank);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ThrowIfAborted();
   return false;
 }
@@ -141,7 +141,7 @@ std::shared_ptr<InprocMessage> InprocGroup::Submit(int rank, const InprocCall& c
   mine->call = call;
   std::shared_ptr<InprocMessage> other;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ThrowIfAborted();
     other = TakeOtherEnd(rank, call);
     if (other == nullptr) {
@@ -165,13 +165,13 @@ std::shared_ptr<InprocMessage> InprocGroup::Submit(int rank, const InprocCall& c
 void InprocGroup::Await(const InprocMessage& message) {
   WaitWhile(message.rank, message.call, message.progress, InprocMessage::kPosted);
   if (message.progress.load(std::memory_order_acquire) == InprocMessage::kMoved) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ThrowIfAborted();
 }
 
 void InprocGroup::Withdraw(const InprocMessage& message) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto is_message = [&message](const auto& each) { return each.get() == &message; };
     if (std::erase_if(posted_, is_message) > 0) return;
   }
@@ -180,7 +180,7 @@ void InprocGroup::Withdraw(const InprocMessage& message) {
 }
 
 void InprocGroup::Abort(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   AbortLocked(reason);
 }
 

@@ -15,11 +15,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/comm/comm_call.h"
 #include "engine/comm/communicator.h"
 #include "engine/comm/cuda_comm.h"
@@ -113,23 +113,26 @@ class InprocGroup {
   void Show(Slot& mine, const InprocCall& call);
   /// Whether all ranks of the collective that `rank` is in have left copies.
   bool AllCopied(int rank) const;
-  // With mutex_ held:
-  void ThrowIfAborted() const;
-  void AbortLocked(const std::string& reason);
-  [[noreturn]] void FailMismatch(int a, const CommCall& call_a, int b, const CommCall& call_b);
+  void ThrowIfAborted() const TRIMTAB_REQUIRES(mutex_);
+  void AbortLocked(const std::string& reason) TRIMTAB_REQUIRES(mutex_);
+  [[noreturn]] void FailMismatch(int a, const CommCall& call_a, int b, const CommCall& call_b)
+      TRIMTAB_REQUIRES(mutex_);
   /// Takes the first message out that is the other end of `call`; nullptr where there is none.
-  std::shared_ptr<InprocMessage> TakeOtherEnd(int rank, const CommCall& call);
+  std::shared_ptr<InprocMessage> TakeOtherEnd(int rank, const CommCall& call)
+      TRIMTAB_REQUIRES(mutex_);
 
   const GroupKind kind_;
   const std::vector<int> world_ranks_;
   const std::shared_ptr<WaitBoard> board_;
   const int most_spins_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<Slot> slots_;
-  std::vector<std::shared_ptr<InprocMessage>> posted_;  // not matched yet, in order of submission
-  int arrived_ = 0;        // ranks in the collective that is being entered
-  int first_arrived_ = 0;  // one of them
-  std::string abort_reason_;
+  // Not matched yet, in order of submission.
+  std::vector<std::shared_ptr<InprocMessage>> posted_ TRIMTAB_GUARDED_BY(mutex_);
+  // Ranks in the collective that is being entered, and one of them.
+  int arrived_ TRIMTAB_GUARDED_BY(mutex_) = 0;
+  int first_arrived_ TRIMTAB_GUARDED_BY(mutex_) = 0;
+  std::string abort_reason_ TRIMTAB_GUARDED_BY(mutex_);
   // Bit 0: aborted. The rest counts the meetings (Begin and Finish) that took place. One word, so
   // that a waiting rank sees which of the two came first.
   std::atomic<uint32_t> epoch_{0};

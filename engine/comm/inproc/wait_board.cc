@@ -9,12 +9,12 @@ constexpr int kListedWaits = 8;  // in the reason of a deadlock
 }
 
 void WaitBoard::AddAbort(std::function<void(const std::string& reason)> abort) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   aborts_.push_back(std::move(abort));
 }
 
 void WaitBoard::Join(int rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry& entry = entries_[static_cast<size_t>(rank)];
   entry.joined = true;
   ++entry.groups;
@@ -23,7 +23,7 @@ void WaitBoard::Join(int rank) {
 void WaitBoard::Leave(int rank) {
   std::string deadlock;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --entries_[static_cast<size_t>(rank)].groups;
     deadlock = FindDeadlock();
   }
@@ -32,10 +32,10 @@ void WaitBoard::Leave(int rank) {
 
 void WaitBoard::Wait(int rank, const std::atomic<uint32_t>& word, uint32_t value,
                      std::function<std::string()> describe) {
-  Entry& entry = entries_[static_cast<size_t>(rank)];
   std::string deadlock;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
+    Entry& entry = entries_[static_cast<size_t>(rank)];
     entry.word = &word;
     entry.value = value;
     entry.describe = std::move(describe);
@@ -44,8 +44,8 @@ void WaitBoard::Wait(int rank, const std::atomic<uint32_t>& word, uint32_t value
   // Aborting takes the locks of groups, so it happens outside of ours.
   if (!deadlock.empty()) AbortAll(deadlock);
   word.wait(value, std::memory_order_acquire);
-  const std::lock_guard lock(mutex_);
-  entry.word = nullptr;
+  const MutexLock lock(mutex_);
+  entries_[static_cast<size_t>(rank)].word = nullptr;
 }
 
 std::string WaitBoard::FindDeadlock() const {

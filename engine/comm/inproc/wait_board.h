@@ -10,20 +10,21 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "engine/base/mutex.h"
 
 namespace trimtab {
 
 class WaitBoard {
  public:
   /// For ranks 0..ranks-1. All of them count as running until they join and leave again.
-  explicit WaitBoard(int ranks) : entries_(static_cast<size_t>(ranks)) {}
+  explicit WaitBoard(int ranks) : size_(ranks), entries_(static_cast<size_t>(ranks)) {}
   WaitBoard(const WaitBoard&) = delete;
   WaitBoard& operator=(const WaitBoard&) = delete;
 
-  int size() const { return static_cast<int>(entries_.size()); }
+  int size() const { return size_; }
 
   /// Adds something that a deadlock aborts. To be called before any rank waits.
   void AddAbort(std::function<void(const std::string& reason)> abort);
@@ -46,12 +47,14 @@ class WaitBoard {
     std::function<std::string()> describe;
   };
 
-  /// Why nobody can go on, or an empty string. With mutex_ held.
-  std::string FindDeadlock() const;
+  /// Why nobody can go on, or an empty string.
+  std::string FindDeadlock() const TRIMTAB_REQUIRES(mutex_);
   void AbortAll(const std::string& reason) const;
 
-  std::mutex mutex_;
-  std::vector<Entry> entries_;
+  const int size_;
+  Mutex mutex_;
+  std::vector<Entry> entries_ TRIMTAB_GUARDED_BY(mutex_);
+  // Complete before any rank waits.
   std::vector<std::function<void(const std::string& reason)>> aborts_;
 };
 

@@ -79,14 +79,14 @@ RankMonitor::~RankMonitor() {
 void RankMonitor::NoteCall() { called_ms_ = Milliseconds(Clock::now() - born_); }
 
 void RankMonitor::BeginWait(std::string what) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   waits_in_ = std::move(what);
   waits_since_ = Clock::now();
 }
 
 void RankMonitor::EndWait() {
   NoteCall();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   waits_in_.clear();
 }
 
@@ -94,7 +94,7 @@ void RankMonitor::set_unlimited(bool unlimited) { unlimited_ = unlimited; }
 
 std::optional<RunFailure> RankMonitor::failure() const {
   if (!failed_) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 
@@ -173,7 +173,7 @@ MonitorFrame RankMonitor::OwnState() {
   const Clock::time_point now = Clock::now();
   state.idle_ms = Milliseconds(now - born_) - called_ms_;
   state.unlimited = unlimited_ ? 1 : 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!waits_in_.empty()) {
     state.waiting_ms = Milliseconds(now - waits_since_);
     state.SetText(waits_in_);
@@ -260,7 +260,7 @@ void RankMonitor::LookForStalledRanks(Clock::time_point now) {
 
 void RankMonitor::Found(MonitorFrame::Kind kind, int rank, const std::string& what) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_) return;
     failure_ = RunFailure{.rank = rank, .message = what};
     failed_at_ = Clock::now();
@@ -279,9 +279,16 @@ void RankMonitor::Found(MonitorFrame::Kind kind, int rank, const std::string& wh
 
 void RankMonitor::EndIfOverdue(Clock::time_point now) {
   if (!lost_) return;
-  const bool tells = hub() ? now - failed_at_ > kTellAfter : failure_->rank == 0 && tells_of_first_;
-  if (tells && !told_.exchange(true)) LogLine(LogLevel::kError, failure_->message);
-  if (now - failed_at_ > kEndAfter) ::_exit(static_cast<int>(failure_->code));
+  RunFailure failure;
+  Clock::duration since{};
+  {
+    const MutexLock lock(mutex_);
+    failure = *failure_;
+    since = now - failed_at_;
+  }
+  const bool tells = hub() ? since > kTellAfter : failure.rank == 0 && tells_of_first_;
+  if (tells && !told_.exchange(true)) LogLine(LogLevel::kError, failure.message);
+  if (since > kEndAfter) ::_exit(static_cast<int>(failure.code));
 }
 
 }  // namespace trimtab

@@ -12,12 +12,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/comm/mpi/monitor_link.h"
 #include "engine/comm/mpi/run_failure.h"
 
@@ -110,11 +110,11 @@ class RankMonitor {
   std::atomic<bool> told_{false};
   std::atomic<bool> farewell_{false};
   std::atomic<bool> stopping_{false};
-  mutable std::mutex mutex_;
-  std::string waits_in_;  // empty: it does not wait
-  Clock::time_point waits_since_;
-  std::optional<RunFailure> failure_;
-  Clock::time_point failed_at_;
+  mutable Mutex mutex_;
+  std::string waits_in_ TRIMTAB_GUARDED_BY(mutex_);  // empty: it does not wait
+  Clock::time_point waits_since_ TRIMTAB_GUARDED_BY(mutex_);
+  std::optional<RunFailure> failure_ TRIMTAB_GUARDED_BY(mutex_);
+  Clock::time_point failed_at_ TRIMTAB_GUARDED_BY(mutex_);
   bool said_farewell_ = false;
   std::thread thread_;
 };

@@ -2,6 +2,7 @@
 // complaint names the file, the JSON path and what was expected.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,6 +11,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "engine/base/name_table.h"
 
 namespace trimtab {
 
@@ -57,6 +60,14 @@ class StrictObject {
   /// A string that must be one of `valid`.
   void Choice(const std::string& key, std::string& value, std::span<const std::string> valid,
               Need need = Need::kOptional);
+  /// A string that must be a name of the table.
+  template <typename Enum, size_t kCount>
+  void Choice(const std::string& key, Enum& value, const std::array<Named<Enum>, kCount>& table,
+              Need need = Need::kOptional) {
+    std::string name;
+    Choice(key, name, NamesIn(table), need);
+    if (!name.empty()) value = *FindNamed(table, name);
+  }
   /// Calls `read(value, where)` for each value of an array that has at least `least`; never where
   /// an optional key is missing.
   void Array(const std::string& key, Need need, size_t least, const ArrayReader& read);

@@ -64,6 +64,16 @@ constexpr LayoutKey Switch(const char* name, const char* meaning) {
           .write = [](const ParallelConfig& layout) -> nlohmann::json { return layout.*kMember; }};
 }
 
+/// Returns a member of a layout, or of its numerics.
+template <auto kMember, typename Layout>
+constexpr auto& Member(Layout& layout) {
+  if constexpr (requires { layout.*kMember; }) {
+    return layout.*kMember;
+  } else {
+    return layout.numerics.*kMember;
+  }
+}
+
 /// A key whose value is one of `kValues`, written by name.
 template <auto kMember, auto... kValues>
 struct WordKey {
@@ -71,7 +81,7 @@ struct WordKey {
     return {std::string(Name(kValues))...};
   }
   static void Set(const std::string& name, ParallelConfig& layout) {
-    ((Name(kValues) == name ? void(layout.*kMember = kValues) : void()), ...);
+    ((Name(kValues) == name ? void(Member<kMember>(layout) = kValues) : void()), ...);
   }
   static void Parse(const std::string& text, const std::string& what, ParallelConfig& layout) {
     const auto names = Names();
@@ -82,7 +92,7 @@ struct WordKey {
     Set(text, layout);
   }
   static void Read(StrictObject& object, const char* key, ParallelConfig& layout) {
-    std::string name(Name(layout.*kMember));
+    std::string name(Name(Member<kMember>(layout)));
     object.Choice(key, name, Names());
     Set(name, layout);
   }
@@ -90,16 +100,18 @@ struct WordKey {
 template <auto kMember, auto... kValues>
 constexpr LayoutKey Word(const char* name, const char* meaning) {
   using Key = WordKey<kMember, kValues...>;
-  return {.name = name,
-          .meaning = meaning,
-          .always_printed = false,
-          .values = [] { return fmt::format("{}", fmt::join(Key::Names(), " | ")); },
-          .print = [](const ParallelConfig& layout) { return std::string(Name(layout.*kMember)); },
-          .parse = Key::Parse,
-          .read = Key::Read,
-          .write = [](const ParallelConfig& layout) -> nlohmann::json {
-            return Name(layout.*kMember);
-          }};
+  return {
+      .name = name,
+      .meaning = meaning,
+      .always_printed = false,
+      .values = [] { return fmt::format("{}", fmt::join(Key::Names(), " | ")); },
+      .print =
+          [](const ParallelConfig& layout) { return std::string(Name(Member<kMember>(layout))); },
+      .parse = Key::Parse,
+      .read = Key::Read,
+      .write = [](const ParallelConfig& layout) -> nlohmann::json {
+        return Name(Member<kMember>(layout));
+      }};
 }
 
 /// A key whose value has a text form of its own, made by ToString and read by `kParse`.
@@ -166,13 +178,13 @@ constexpr LayoutKey kKeys[] = {
     Text<&P::recompute, ParseStageRecompute>(
         "recompute", "activations recomputed in the backward pass",
         [] { return fmt::format("{}; PLAN: {}", kStageRecomputeForms, kRecomputeForms); }),
-    Word<&P::precision, Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16,
-         Precision::kFp8>("precision", "of weights, activations and products"),
-    Word<&P::master, MasterWeights::kFp32, MasterWeights::kRemainder>(
+    Word<&Numerics::precision, Precision::kFp32, Precision::kTf32, Precision::kBf16,
+         Precision::kFp16, Precision::kFp8>("precision", "of weights, activations and products"),
+    Word<&Numerics::master, MasterWeights::kFp32, MasterWeights::kRemainder>(
         "master", "master weights beside 16-bit ones"),
-    Word<&P::moments, DType::kF32, DType::kBf16, DType::kF16, DType::kI8>(
+    Word<&Numerics::moments, DType::kF32, DType::kBf16, DType::kF16, DType::kI8>(
         "moments", "of the optimizer, stored in"),
-    Word<&P::gradients, DType::kF32, DType::kBf16>("grads", "gradients, stored in"),
+    Word<&Numerics::gradients, DType::kF32, DType::kBf16>("grads", "gradients, stored in"),
 };
 
 }  // namespace

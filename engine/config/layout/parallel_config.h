@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -41,6 +42,16 @@ enum class MasterWeights : uint8_t { kFp32, kRemainder };
 /// "fp32", "remainder".
 std::string_view Name(MasterWeights master);
 
+/// What a step stores and multiplies in, and what it keeps of each parameter between steps.
+struct Numerics {
+  Precision precision = Precision::kFp32;
+  MasterWeights master = MasterWeights::kFp32;
+  DType moments = DType::kF32;    // of the optimizer: fp32, bf16, fp16, int8
+  DType gradients = DType::kF32;  // of the weights: fp32, bf16
+
+  auto operator<=>(const Numerics&) const = default;
+};
+
 /// A layout. world = tp * cp * pp * dp; a pipeline stage's ranks are also etp * ep * edp, for its
 /// experts. A small value: copied freely, compared member by member.
 /// layout_keys.h has the key of each member, with its meaning and its range.
@@ -65,10 +76,7 @@ struct ParallelConfig {
   Schedule schedule = Schedule::k1F1B;
   int64_t micro_batch = 1;  // sequences per micro batch and dp rank
   StageRecompute recompute{};
-  Precision precision = Precision::kFp32;
-  MasterWeights master = MasterWeights::kFp32;
-  DType moments = DType::kF32;    // of the optimizer: fp32, bf16, fp16, int8
-  DType gradients = DType::kF32;  // of the weights: fp32, bf16
+  Numerics numerics{};
 
   int64_t world_size() const { return tp * cp * pp * dp; }
   /// Ranks that hold the same expert weights: the expert data parallel size.

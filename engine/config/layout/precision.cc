@@ -24,17 +24,17 @@ DType WeightsIn(Precision precision) {
 
 }  // namespace
 
-TrainingTypes TypesOf(const ParallelConfig& layout) {
+TrainingTypes TypesOf(const Numerics& numerics) {
   TrainingTypes types;
-  types.fp8 = layout.precision == Precision::kFp8;
-  types.tf32 = layout.precision == Precision::kTf32;
-  types.loss_scaling = layout.precision == Precision::kFp16;
-  types.weights = WeightsIn(layout.precision);
+  types.fp8 = numerics.precision == Precision::kFp8;
+  types.tf32 = numerics.precision == Precision::kTf32;
+  types.loss_scaling = numerics.precision == Precision::kFp16;
+  types.weights = WeightsIn(numerics.precision);
   types.activations = types.weights;
   types.has_master = types.weights != DType::kF32;
-  types.master = layout.master == MasterWeights::kRemainder ? DType::kU16 : DType::kF32;
-  types.moments = layout.moments;
-  types.gradients = layout.gradients;
+  types.master = numerics.master == MasterWeights::kRemainder ? DType::kU16 : DType::kF32;
+  types.moments = numerics.moments;
+  types.gradients = numerics.gradients;
   return types;
 }
 

@@ -18,7 +18,7 @@
 
 namespace trimtab {
 
-struct ParallelConfig;
+struct Numerics;
 
 /// How fp8 runs. Which scales: "delayed" takes the largest value of the last `history` steps,
 /// "current" that of the tensor itself, at the cost of one more pass over it.
@@ -60,7 +60,7 @@ struct TrainingTypes {
 
   bool operator==(const TrainingTypes&) const = default;
 };
-TrainingTypes TypesOf(const ParallelConfig& layout);
+TrainingTypes TypesOf(const Numerics& numerics);
 
 /// Whether the linear layer `name` computes in fp8 under a run with fp8 precision.
 bool ComputesInFp8(const Fp8Config& fp8, const std::string& name);

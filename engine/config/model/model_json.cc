@@ -1,5 +1,4 @@
 // Our own JSON form of a ModelConfig.
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -11,35 +10,41 @@
 namespace trimtab {
 namespace {
 
-// Names in JSON of the values of each enum, in the enum's order.
-const std::array<std::string, 2> kNormNames = {"layernorm", "rmsnorm"};
-const std::array<std::string, 8> kActivationNames = {
-    "gelu", "swiglu", "gelu_erf", "relu", "squared_relu", "geglu", "geglu_erf", "clamped_swiglu"};
-const std::array<std::string, 4> kPositionNames = {"learned", "rope", "alibi", "none"};
-const std::array<std::string, 7> kBlockNames = {
-    "sequential", "parallel",  "parallel_shared_norm", "sandwich",
-    "deep_norm",  "post_norm", "reordered_norm"};
-const std::array<std::string, 4> kRopeScalingNames = {"none", "linear", "llama3", "yarn"};
+constexpr std::array<Named<NormKind>, 2> kNormNames = {
+    {{NormKind::kLayerNorm, "layernorm"}, {NormKind::kRmsNorm, "rmsnorm"}}};
+constexpr std::array<Named<ActivationKind>, 8> kActivationNames = {
+    {{ActivationKind::kGelu, "gelu"},
+     {ActivationKind::kSwiGlu, "swiglu"},
+     {ActivationKind::kGeluErf, "gelu_erf"},
+     {ActivationKind::kRelu, "relu"},
+     {ActivationKind::kSquaredRelu, "squared_relu"},
+     {ActivationKind::kGeGlu, "geglu"},
+     {ActivationKind::kGeGluErf, "geglu_erf"},
+     {ActivationKind::kClampedSwiGlu, "clamped_swiglu"}}};
+constexpr std::array<Named<PositionKind>, 4> kPositionNames = {{{PositionKind::kLearned, "learned"},
+                                                                {PositionKind::kRope, "rope"},
+                                                                {PositionKind::kAlibi, "alibi"},
+                                                                {PositionKind::kNone, "none"}}};
+constexpr std::array<Named<BlockKind>, 7> kBlockNames = {
+    {{BlockKind::kSequential, "sequential"},
+     {BlockKind::kParallel, "parallel"},
+     {BlockKind::kParallelShared, "parallel_shared_norm"},
+     {BlockKind::kSandwich, "sandwich"},
+     {BlockKind::kDeepNorm, "deep_norm"},
+     {BlockKind::kPostNorm, "post_norm"},
+     {BlockKind::kReorderedNorm, "reordered_norm"}}};
+constexpr std::array<Named<RopeScalingKind>, 4> kRopeScalingNames = {
+    {{RopeScalingKind::kNone, "none"},
+     {RopeScalingKind::kLinear, "linear"},
+     {RopeScalingKind::kLlama3, "llama3"},
+     {RopeScalingKind::kYarn, "yarn"}}};
 
 constexpr double kMaxScale = 1e6;
-
-template <typename Enum, size_t N>
-const std::string& NameOf(Enum value, const std::array<std::string, N>& names) {
-  return names.at(static_cast<size_t>(value));
-}
-
-template <typename Enum, size_t N>
-void ReadEnum(StrictObject& object, const std::string& key, Enum& value,
-              const std::array<std::string, N>& names, Need need = Need::kOptional) {
-  std::string name = NameOf(value, names);
-  object.Choice(key, name, names, need);
-  value = static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
-}
 
 RopeScaling ReadRopeScaling(const nlohmann::json& json, const std::string& where) {
   StrictObject object(json, where);
   RopeScaling scaling;
-  ReadEnum(object, "kind", scaling.kind, kRopeScalingNames, Need::kRequired);
+  object.Choice("kind", scaling.kind, kRopeScalingNames, Need::kRequired);
   object.Number("factor", scaling.factor, 1.0, kMaxScale, Need::kRequired);
   object.Integer("original_length", scaling.original_length, 0, kMaxSequence);
   object.Number("low_frequency", scaling.low_frequency, 1e-3, kMaxScale);
@@ -53,7 +58,7 @@ RopeScaling ReadRopeScaling(const nlohmann::json& json, const std::string& where
 }
 
 nlohmann::json ToJson(const RopeScaling& scaling) {
-  return {{"kind", NameOf(scaling.kind, kRopeScalingNames)},
+  return {{"kind", NameIn(kRopeScalingNames, scaling.kind)},
           {"factor", scaling.factor},
           {"original_length", scaling.original_length},
           {"low_frequency", scaling.low_frequency},
@@ -123,7 +128,7 @@ constexpr ModelInteger kIntegers[] = {
 };
 
 void ReadFamilyFields(StrictObject& object, ModelConfig& model) {
-  ReadEnum(object, "block", model.block, kBlockNames);
+  object.Choice("block", model.block, kBlockNames);
   for (const ModelSwitch& row : kSwitches) object.Boolean(row.key, model.*row.member);
   for (const OptionalSwitch& row : kOptionalSwitches) {
     if (object.Find(row.key) != nullptr) object.Boolean(row.key, (model.*row.member).emplace());
@@ -147,7 +152,7 @@ void WriteFamilyFields(const ModelConfig& model, nlohmann::json& json) {
       if (model.*row.member != usual.*row.member) json[row.key] = model.*row.member;
     }
   };
-  if (model.block != usual.block) json["block"] = NameOf(model.block, kBlockNames);
+  if (model.block != usual.block) json["block"] = NameIn(kBlockNames, model.block);
   put(kSwitches);
   for (const OptionalSwitch& row : kOptionalSwitches) {
     if (model.*row.member) json[row.key] = *(model.*row.member);
@@ -176,9 +181,9 @@ ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& w
   object.Integer("ffn_hidden_size", model.ffn_hidden_size, 1, kMaxFfn);
   object.Integer("max_sequence_length", model.max_sequence_length, 1, kMaxSequence,
                  Need::kRequired);
-  ReadEnum(object, "norm", model.norm, kNormNames);
-  ReadEnum(object, "activation", model.activation, kActivationNames);
-  ReadEnum(object, "position", model.position, kPositionNames);
+  object.Choice("norm", model.norm, kNormNames);
+  object.Choice("activation", model.activation, kActivationNames);
+  object.Choice("position", model.position, kPositionNames);
   object.Number("norm_epsilon", model.norm_epsilon, 1e-30, 1.0);
   object.Number("rope_theta", model.rope_theta, 1.0, 1e12);
   object.Boolean("bias", model.bias);
@@ -206,9 +211,9 @@ nlohmann::json ToJson(const ModelConfig& model) {
                          {"num_kv_heads", model.num_kv_heads},
                          {"ffn_hidden_size", model.ffn_hidden_size},
                          {"max_sequence_length", model.max_sequence_length},
-                         {"norm", NameOf(model.norm, kNormNames)},
-                         {"activation", NameOf(model.activation, kActivationNames)},
-                         {"position", NameOf(model.position, kPositionNames)},
+                         {"norm", NameIn(kNormNames, model.norm)},
+                         {"activation", NameIn(kActivationNames, model.activation)},
+                         {"position", NameIn(kPositionNames, model.position)},
                          {"norm_epsilon", model.norm_epsilon},
                          {"rope_theta", model.rope_theta},
                          {"bias", model.bias},

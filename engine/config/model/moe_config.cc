@@ -12,26 +12,16 @@
 namespace trimtab {
 namespace {
 
-// Names in JSON of the values of each enum, in the enum's order.
-using Names = std::array<std::string, 2>;
-const Names kRouterNames = {"topk", "sinkhorn"};
-const Names kScoreNames = {"softmax", "sigmoid"};
-const Names kGroupScoreNames = {"max", "sum_of_top_two"};
-const Names kDropPolicyNames = {"probs", "position"};
+constexpr std::array<Named<RouterKind>, 2> kRouterNames = {
+    {{RouterKind::kTopK, "topk"}, {RouterKind::kSinkhorn, "sinkhorn"}}};
+constexpr std::array<Named<RouterScore>, 2> kScoreNames = {
+    {{RouterScore::kSoftmax, "softmax"}, {RouterScore::kSigmoid, "sigmoid"}}};
+constexpr std::array<Named<GroupScore>, 2> kGroupScoreNames = {
+    {{GroupScore::kMax, "max"}, {GroupScore::kSumOfTopTwo, "sum_of_top_two"}}};
+constexpr std::array<Named<DropPolicy>, 2> kDropPolicyNames = {
+    {{DropPolicy::kProbability, "probs"}, {DropPolicy::kPosition, "position"}}};
 
 constexpr double kMaxFactor = 1e6;
-
-template <typename Enum>
-const std::string& NameOf(Enum value, const Names& names) {
-  return names[static_cast<size_t>(value)];
-}
-
-template <typename Enum>
-void ReadEnum(StrictObject& object, const std::string& key, Enum& value, const Names& names) {
-  std::string name = NameOf(value, names);
-  object.Choice(key, name, names);
-  value = static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
-}
 
 }  // namespace
 
@@ -103,14 +93,14 @@ MoeConfig MoeConfigFromJson(const nlohmann::json& json, const std::string& where
   object.Integer("first_k_dense", moe.first_k_dense, 0, kMaxLayers);
   object.Integer("layer_freq", moe.layer_freq, 1, kMaxLayers);
   object.Integer("layer_offset", moe.layer_offset, 0, kMaxLayers);
-  ReadEnum(object, "router", moe.router, kRouterNames);
-  ReadEnum(object, "score", moe.score, kScoreNames);
+  object.Choice("router", moe.router, kRouterNames);
+  object.Choice("score", moe.score, kScoreNames);
   object.Boolean("pre_softmax", moe.pre_softmax);
   object.Boolean("norm_topk", moe.norm_topk);
   object.Number("topk_scaling_factor", moe.topk_scaling_factor, 1e-6, kMaxFactor);
   object.Integer("num_groups", moe.num_groups, 1, kMaxExpertGroups);
   object.Integer("group_topk", moe.group_topk, 1, kMaxExpertGroups);
-  ReadEnum(object, "group_score", moe.group_score, kGroupScoreNames);
+  object.Choice("group_score", moe.group_score, kGroupScoreNames);
   object.Boolean("router_bias", moe.router_bias);
   object.Number("logit_soft_cap", moe.logit_soft_cap, 0.0, kMaxFactor);
   object.Boolean("expert_bias", moe.expert_bias);
@@ -118,7 +108,7 @@ MoeConfig MoeConfigFromJson(const nlohmann::json& json, const std::string& where
   object.Number("aux_loss_coeff", moe.aux_loss_coeff, 0.0, kMaxFactor);
   object.Number("z_loss_coeff", moe.z_loss_coeff, 0.0, kMaxFactor);
   object.Number("capacity_factor", moe.capacity_factor, 0.0, kMaxFactor);
-  ReadEnum(object, "drop_policy", moe.drop_policy, kDropPolicyNames);
+  object.Choice("drop_policy", moe.drop_policy, kDropPolicyNames);
   object.Boolean("pad_to_capacity", moe.pad_to_capacity);
   object.Finish();
   if (const std::string fault = FaultOf(moe); !fault.empty()) {
@@ -136,14 +126,14 @@ nlohmann::json ToJson(const MoeConfig& moe) {
           {"first_k_dense", moe.first_k_dense},
           {"layer_freq", moe.layer_freq},
           {"layer_offset", moe.layer_offset},
-          {"router", NameOf(moe.router, kRouterNames)},
-          {"score", NameOf(moe.score, kScoreNames)},
+          {"router", NameIn(kRouterNames, moe.router)},
+          {"score", NameIn(kScoreNames, moe.score)},
           {"pre_softmax", moe.pre_softmax},
           {"norm_topk", moe.norm_topk},
           {"topk_scaling_factor", moe.topk_scaling_factor},
           {"num_groups", moe.num_groups},
           {"group_topk", moe.group_topk},
-          {"group_score", NameOf(moe.group_score, kGroupScoreNames)},
+          {"group_score", NameIn(kGroupScoreNames, moe.group_score)},
           {"router_bias", moe.router_bias},
           {"logit_soft_cap", moe.logit_soft_cap},
           {"expert_bias", moe.expert_bias},
@@ -151,7 +141,7 @@ nlohmann::json ToJson(const MoeConfig& moe) {
           {"aux_loss_coeff", moe.aux_loss_coeff},
           {"z_loss_coeff", moe.z_loss_coeff},
           {"capacity_factor", moe.capacity_factor},
-          {"drop_policy", NameOf(moe.drop_policy, kDropPolicyNames)},
+          {"drop_policy", NameIn(kDropPolicyNames, moe.drop_policy)},
           {"pad_to_capacity", moe.pad_to_capacity}};
 }
 

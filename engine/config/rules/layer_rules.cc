@@ -82,7 +82,9 @@ constexpr Rule kLayerRules[] = {
        return NotDivisible("sequence_length", run.sequence_length, "2 x cp =", 2 * run.layout.cp);
      }},
     {"fp8-sizes-divisible-by-16", "The sizes of fp8 products are multiples of 16.",
-     [](const RunConfig& run) { return !TypesOf(run.layout).fp8 || UnevenForFp8(run).empty(); },
+     [](const RunConfig& run) {
+       return !TypesOf(run.layout.numerics).fp8 || UnevenForFp8(run).empty();
+     },
      [](const RunConfig& run) { return UnevenForFp8(run); }},
     {"sp-requires-tp", "Sequence parallelism shards over the tensor-parallel ranks.",
      [](const RunConfig& run) { return !run.layout.sequence_parallel || run.layout.tp > 1; },
@@ -106,7 +108,7 @@ constexpr Rule kLayerRules[] = {
      }},
     {"tp-overlap-without-fp8", "fp8 quantises as a whole what overlapped products take in chunks.",
      [](const RunConfig& run) {
-       return run.layout.tp_overlap_chunks == 1 || !TypesOf(run.layout).fp8;
+       return run.layout.tp_overlap_chunks == 1 || !TypesOf(run.layout.numerics).fp8;
      },
      [](const RunConfig& run) {
        return fmt::format("tp_overlap_chunks={} goes with every precision but fp8",

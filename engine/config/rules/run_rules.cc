@@ -70,27 +70,28 @@ constexpr Rule kRunRules[] = {
 
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
-       return run.layout.precision != Precision::kTf32 || run.device == "cuda";
+       return run.layout.numerics.precision != Precision::kTf32 || run.device == DeviceKind::kCuda;
      },
      [](const RunConfig& run) {
-       return fmt::format("precision=tf32 on device {}; use fp32 there", run.device);
+       return fmt::format("precision=tf32 on device {}; use fp32 there", Name(run.device));
      }},
     {"remainder-requires-bf16-weights", "A 16-bit remainder extends a bf16 weight to fp32.",
      [](const RunConfig& run) {
-       return run.layout.master != MasterWeights::kRemainder ||
-              TypesOf(run.layout).weights == DType::kBf16;
+       return run.layout.numerics.master != MasterWeights::kRemainder ||
+              TypesOf(run.layout.numerics).weights == DType::kBf16;
      },
      [](const RunConfig& run) {
        return fmt::format("master=remainder needs precision bf16 or fp8, and it is {}",
-                          Name(run.layout.precision));
+                          Name(run.layout.numerics.precision));
      }},
     {"bf16-gradients-require-bf16-weights", "Gradients are fp32, or bf16 if the weights are bf16.",
      [](const RunConfig& run) {
-       return run.layout.gradients != DType::kBf16 || TypesOf(run.layout).weights == DType::kBf16;
+       return run.layout.numerics.gradients != DType::kBf16 ||
+              TypesOf(run.layout.numerics).weights == DType::kBf16;
      },
      [](const RunConfig& run) {
        return fmt::format("grads=bf16 needs precision bf16 or fp8, and it is {}",
-                          Name(run.layout.precision));
+                          Name(run.layout.numerics.precision));
      }},
 };
 

@@ -12,7 +12,8 @@ namespace trimtab {
 namespace {
 
 constexpr double kMaxWeight = 1e12;
-const std::array<std::string, 2> kMaskNames = {"causal", "documents"};
+constexpr std::array<Named<AttentionMask>, 2> kMaskNames = {
+    {{AttentionMask::kCausal, "causal"}, {AttentionMask::kDocuments, "documents"}}};
 
 /// Returns the sum over c from 1 to `n` of the keys, c at most, that the queries of a document of
 /// `length` tokens see together.
@@ -30,7 +31,7 @@ double KeysOf(double length, double most) {
 
 }  // namespace
 
-std::string_view Name(AttentionMask mask) { return kMaskNames[static_cast<size_t>(mask)]; }
+std::string_view Name(AttentionMask mask) { return NameIn(kMaskNames, mask); }
 
 double PackingConfig::VisibleShare(int64_t sequence, int64_t window) const {
   if (!masks_documents() || lengths.empty()) return 1;
@@ -51,9 +52,7 @@ double PackingConfig::VisibleShare(int64_t sequence, int64_t window) const {
 PackingConfig PackingConfigFromJson(const nlohmann::json& json, const std::string& where) {
   StrictObject object(json, where);
   PackingConfig packing;
-  std::string mask(Name(packing.mask));
-  object.Choice("mask", mask, kMaskNames);
-  packing.mask = mask == kMaskNames[0] ? AttentionMask::kCausal : AttentionMask::kDocuments;
+  object.Choice("mask", packing.mask, kMaskNames);
   if (const nlohmann::json* lengths = object.Find("lengths")) {
     if (!lengths->is_array()) object.Refuse("lengths", "an array of lengths of documents");
     for (const nlohmann::json& each : *lengths) {

@@ -16,7 +16,6 @@ constexpr int64_t kMaxSteps = int64_t{1} << 40;
 constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxFp8History = 1024;
 constexpr double kMaxLossScale = 1ull << 32;
-const std::array<std::string, 2> kDevices = {"cpu", "cuda"};
 const std::array<std::string, 2> kFp8Scalings = {"delayed", "current"};
 
 Fp8Config Fp8ConfigFromJson(const nlohmann::json& json, const std::string& where) {
@@ -70,7 +69,7 @@ RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where
     run.packing = PackingConfigFromJson(*packing, object.Where("packing"));
   }
   object.Boolean("deterministic", run.deterministic);
-  object.Choice("device", run.device, kDevices);
+  object.Choice("device", run.device, kDeviceNames);
   object.Integer("global_batch", run.global_batch, 1, kMaxBatch, Need::kRequired);
   object.Integer("sequence_length", run.sequence_length, 1, kMaxSequence, Need::kRequired);
   object.Integer("steps", run.steps, 0, kMaxSteps);
@@ -100,7 +99,7 @@ nlohmann::json ToJson(const RunConfig& run) {
                          {"routing", ToJson(run.routing)},
                          {"packing", ToJson(run.packing)},
                          {"deterministic", run.deterministic},
-                         {"device", run.device},
+                         {"device", Name(run.device)},
                          {"global_batch", run.global_batch},
                          {"sequence_length", run.sequence_length},
                          {"steps", run.steps},

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/device_kind.h"
 #include "engine/config/layout/parallel_config.h"
 #include "engine/config/layout/precision.h"
 #include "engine/config/model/model_config.h"
@@ -26,11 +27,11 @@ struct RunConfig {
   LossScaleConfig loss_scale{};       // with precision fp16
   RoutingConfig routing{};            // with experts
   PackingConfig packing{};            // documents in sequences
-  bool deterministic = false;   // cuda: the same bits in every run; the other devices always are
-  std::string device = "cpu";   // cpu | cuda
-  int64_t global_batch = 1;     // sequences per optimizer step
-  int64_t sequence_length = 0;  // T
-  int64_t steps = 0;            // optimizer steps of the run
+  bool deterministic = false;  // cuda: the same bits in every run; the other devices always are
+  DeviceKind device = DeviceKind::kCpu;  // cpu | cuda
+  int64_t global_batch = 1;              // sequences per optimizer step
+  int64_t sequence_length = 0;           // T
+  int64_t steps = 0;                     // optimizer steps of the run
   uint64_t seed = 1234;
   int64_t threads_per_rank = 0;       // cpu worker threads of a rank; 0 = cores / ranks, at least 1
   int64_t memory_per_rank_bytes = 0;  // allocator limit of each rank; 0 = no limit

@@ -17,7 +17,7 @@ SamplePrefetcher::SamplePrefetcher(const TokenSource& source, int64_t tokens, in
 
 SamplePrefetcher::~SamplePrefetcher() {
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ends_ = true;
   }
   changed_.notify_all();
@@ -27,38 +27,39 @@ SamplePrefetcher::~SamplePrefetcher() {
 void SamplePrefetcher::Expect(int64_t first, int64_t count) {
   if (count <= 0) return;
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     expected_.push_back({first, first + count});
   }
   changed_.notify_all();
 }
 
 void SamplePrefetcher::ReadAhead() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock,
-                  [&] { return ends_ || (!expected_.empty() && std::ssize(ready_) < ahead_); });
+    lock.Wait(changed_, [this]() TRIMTAB_REQUIRES(mutex_) {
+      return ends_ || (!expected_.empty() && std::ssize(ready_) < ahead_);
+    });
     if (ends_) return;
     Range& next = expected_.front();
     Ready read = {.index = next.begin++, .tokens = {}, .error = nullptr};
     if (next.begin == next.end) expected_.pop_front();
     reading_ = read.index;
-    lock.unlock();
+    lock.Unlock();
     try {
       read.tokens.resize(static_cast<size_t>(tokens_));
       source_.Sample(read.index, read.tokens);
     } catch (...) {
       read.error = std::current_exception();
     }
-    lock.lock();
+    lock.Lock();
     reading_.reset();
-    ready_.push_back(std::move(read));
+    if (!std::exchange(skips_read_, false)) ready_.push_back(std::move(read));
     changed_.notify_all();
   }
 }
 
 std::optional<SamplePrefetcher::Ready> SamplePrefetcher::Take(int64_t index) const {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     const auto found = std::ranges::find(ready_, index, &Ready::index);
     if (found != ready_.end()) {
@@ -67,12 +68,26 @@ std::optional<SamplePrefetcher::Ready> SamplePrefetcher::Take(int64_t index) con
       changed_.notify_all();
       return taken;
     }
-    const bool is_next =
-        reading_ ? *reading_ == index
-                 : ready_.empty() && !expected_.empty() && expected_.front().begin == index;
-    if (!is_next) return std::nullopt;
-    changed_.wait(lock);
+    const bool is_next = reading_ && !skips_read_ ? *reading_ == index
+                                                  : ready_.empty() && !expected_.empty() &&
+                                                        expected_.front().begin == index;
+    if (!is_next) {
+      SkipTo(index);
+      return std::nullopt;
+    }
+    lock.WaitOnce(changed_);
   }
+}
+
+void SamplePrefetcher::SkipTo(int64_t index) const {
+  const auto range = std::ranges::find_if(
+      expected_, [index](const Range& each) { return each.begin <= index && index < each.end; });
+  if (range == expected_.end()) return;
+  range->begin = index + 1;
+  expected_.erase(expected_.begin(), range->begin == range->end ? std::next(range) : range);
+  ready_.clear();
+  skips_read_ = reading_.has_value();
+  changed_.notify_all();
 }
 
 void SamplePrefetcher::Sample(int64_t index, std::span<int32_t> tokens) const {

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/data/dataset/token_source.h"
 
 namespace trimtab {
@@ -20,7 +20,8 @@ inline constexpr int64_t kMicroBatchesAhead = 2;
 
 /// The samples of another source. Those that Expect has announced are read before they are asked
 /// for, as long as they are asked for in the order in which they were announced; others are read
-/// when they are asked for. What is read is the same either way.
+/// when they are asked for. A sample that is asked for ends the wait for those announced before it.
+/// What is read is the same either way.
 class SamplePrefetcher final : public TokenSource {
  public:
   /// Samples of `tokens` ids; at most `ahead` of them are kept. `source` must outlive this.
@@ -53,18 +54,23 @@ class SamplePrefetcher final : public TokenSource {
   /// Reads announced samples on the thread until this is destroyed.
   void ReadAhead();
   /// Takes the sample out of those that are ready, with all before it; waits where it is the next
-  /// to be read. Empty where it is neither.
+  /// to be read. Empty where it is neither; where it was announced, the thread goes on behind it.
   std::optional<Ready> Take(int64_t index) const;
+  /// Drops what was announced up to `index`, if that was announced and is not read yet.
+  void SkipTo(int64_t index) const TRIMTAB_REQUIRES(mutex_);
 
   const TokenSource& source_;
   const int64_t tokens_;
   const int64_t ahead_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable std::condition_variable changed_;
-  std::deque<Range> expected_;       // not read yet, nor being read
-  std::optional<int64_t> reading_;   // the sample that is being read
-  mutable std::deque<Ready> ready_;  // in the order in which they were announced
-  bool ends_ = false;
+  // Not read yet, nor being read.
+  mutable std::deque<Range> expected_ TRIMTAB_GUARDED_BY(mutex_);
+  std::optional<int64_t> reading_ TRIMTAB_GUARDED_BY(mutex_);   // the sample that is being read
+  mutable bool skips_read_ TRIMTAB_GUARDED_BY(mutex_) = false;  // it is not wanted any more
+  // In the order in which they were announced.
+  mutable std::deque<Ready> ready_ TRIMTAB_GUARDED_BY(mutex_);
+  bool ends_ TRIMTAB_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

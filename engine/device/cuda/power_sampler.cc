@@ -132,14 +132,18 @@ void PowerSampler::Start() {
                  sums_->power_w.count);
   sums_ = std::make_unique<Sums>();
   sums_->start_j = nvml_->Joules();
-  stop_ = false;
+  {
+    const MutexLock lock(mutex_);
+    stop_ = false;
+  }
   Sample();
   thread_ = std::thread([this] { Loop(); });
 }
 
 void PowerSampler::Loop() {
-  std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, kInterval, [this] { return stop_; })) Sample();
+  MutexLock lock(mutex_);
+  const auto stops = [this]() TRIMTAB_REQUIRES(mutex_) { return stop_; };
+  while (!lock.WaitFor(stopped_, kInterval, stops)) Sample();
 }
 
 /// A value that cannot be read is left out.
@@ -155,7 +159,7 @@ void PowerSampler::Sample() {
 PowerReading PowerSampler::Stop() {
   TRIMTAB_ASSERT(thread_.joinable(), "{} without Start", "Stop");
   {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   stopped_.notify_one();

@@ -6,9 +6,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
+
+#include "engine/base/mutex.h"
 
 namespace trimtab {
 
@@ -61,9 +62,9 @@ class PowerSampler {
   std::unique_ptr<Nvml> nvml_;
   std::unique_ptr<Sums> sums_;
   std::thread thread_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable stopped_;
-  bool stop_ = false;
+  bool stop_ TRIMTAB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace trimtab

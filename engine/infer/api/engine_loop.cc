@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/base/mutex.h"
 #include "engine/base/signals_blocked.h"
 
 namespace trimtab {
@@ -28,18 +29,18 @@ struct Ticket::Shared {
     size_t request;
   };
 
-  mutable std::mutex mutex;
+  mutable Mutex mutex;
   std::condition_variable work;
-  std::deque<std::shared_ptr<Mailbox>> submitted;
-  std::vector<RequestId> aborted;
-  std::map<RequestId, Running> running;
-  EngineMetrics metrics;
-  std::string cancelled;  // why nothing runs any more
-  std::string failure;    // of the engine
-  bool leaving = false;
+  std::deque<std::shared_ptr<Mailbox>> submitted TRIMTAB_GUARDED_BY(mutex);
+  std::vector<RequestId> aborted TRIMTAB_GUARDED_BY(mutex);
+  std::map<RequestId, Running> running TRIMTAB_GUARDED_BY(mutex);
+  EngineMetrics metrics TRIMTAB_GUARDED_BY(mutex);
+  std::string cancelled TRIMTAB_GUARDED_BY(mutex);  // why nothing runs any more
+  std::string failure TRIMTAB_GUARDED_BY(mutex);    // of the engine
+  bool leaving TRIMTAB_GUARDED_BY(mutex) = false;
 
-  /// Ends every request with `why`. The mutex is held.
-  void EndAll(const std::string& why) {
+  /// Ends every request with `why`.
+  void EndAll(const std::string& why) TRIMTAB_REQUIRES(mutex) {
     for (const auto& [id, each] : running) {
       each.mailbox->news[each.request].failure = why;
       each.mailbox->changed.insert(each.request);
@@ -59,7 +60,7 @@ Ticket::Ticket(std::shared_ptr<Shared> loop, std::shared_ptr<Mailbox> mailbox)
     : loop_(std::move(loop)), mailbox_(std::move(mailbox)) {}
 
 Ticket::~Ticket() {
-  const std::lock_guard lock(loop_->mutex);
+  const MutexLock lock(loop_->mutex);
   for (const RequestId id : mailbox_->ids) {
     if (loop_->running.erase(id) > 0) loop_->aborted.push_back(id);
   }
@@ -67,8 +68,8 @@ Ticket::~Ticket() {
 }
 
 std::vector<Ticket::News> Ticket::Wait(std::chrono::steady_clock::time_point deadline) {
-  std::unique_lock lock(loop_->mutex);
-  mailbox_->arrived.wait_until(lock, deadline, [&] { return !mailbox_->changed.empty(); });
+  MutexLock lock(loop_->mutex);
+  lock.WaitUntil(mailbox_->arrived, deadline, [&] { return !mailbox_->changed.empty(); });
   std::vector<News> news;
   for (const size_t i : std::exchange(mailbox_->changed, {})) {
     news.push_back(std::exchange(mailbox_->news[i], {}));
@@ -78,7 +79,7 @@ std::vector<Ticket::News> Ticket::Wait(std::chrono::steady_clock::time_point dea
 }
 
 void Ticket::Abort(size_t request) {
-  const std::lock_guard lock(loop_->mutex);
+  const MutexLock lock(loop_->mutex);
   const RequestId id = mailbox_->ids.at(request);
   if (loop_->running.erase(id) == 0) return;
   loop_->aborted.push_back(id);
@@ -97,7 +98,7 @@ EngineLoop::EngineLoop(Engine& engine)
 EngineLoop::~EngineLoop() {
   Cancel("the server is stopping");
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     shared_->leaving = true;
     shared_->work.notify_one();
   }
@@ -109,18 +110,18 @@ std::variant<std::unique_ptr<Ticket>, Refusal> EngineLoop::Submit(
   auto mailbox = std::make_shared<Ticket::Mailbox>();
   mailbox->news.resize(requests.size());
   mailbox->requests = std::move(requests);
-  std::unique_lock lock(shared_->mutex);
+  MutexLock lock(shared_->mutex);
   if (!shared_->failure.empty()) return Refusal{shared_->failure};
   if (!shared_->cancelled.empty()) return Refusal{shared_->cancelled};
   shared_->submitted.push_back(mailbox);
   shared_->work.notify_one();
-  mailbox->arrived.wait(lock, [&] { return mailbox->decided; });
+  lock.Wait(mailbox->arrived, [&] { return mailbox->decided; });
   if (!mailbox->refusal.reason.empty()) return mailbox->refusal;
   return std::unique_ptr<Ticket>(new Ticket(shared_, std::move(mailbox)));
 }
 
 void EngineLoop::Cancel(const std::string& why) {
-  const std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   if (!shared_->cancelled.empty()) return;
   shared_->cancelled = why;
   for (const auto& [id, mailbox] : shared_->running) shared_->aborted.push_back(id);
@@ -129,12 +130,12 @@ void EngineLoop::Cancel(const std::string& why) {
 }
 
 EngineMetrics EngineLoop::metrics() const {
-  const std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   return shared_->metrics;
 }
 
 std::string EngineLoop::failure() const {
-  const std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   return shared_->failure;
 }
 
@@ -152,58 +153,72 @@ void EngineLoop::Take(Ticket::Mailbox& mailbox) {
   mailbox.requests.clear();
 }
 
-void EngineLoop::Run() {
+bool EngineLoop::TakeSubmitted(Mailboxes& told) {
   Ticket::Shared& shared = *shared_;
-  std::unique_lock lock(shared.mutex);
-  // Whose threads are to be woken: once the mutex is free, for they take it at once.
-  std::vector<std::shared_ptr<Ticket::Mailbox>> told;
-  const auto wake = [&] {
-    lock.unlock();
+  const MutexLock lock(shared.mutex);
+  if (shared.leaving) return false;
+  for (const RequestId id : std::exchange(shared.aborted, {})) engine_.Abort(id);
+  // A ticket stays in the list while the engine takes it: where that throws, EndAll refuses it.
+  for (; !shared.submitted.empty(); shared.submitted.pop_front()) {
+    const std::shared_ptr<Ticket::Mailbox>& mailbox = shared.submitted.front();
+    Take(*mailbox);
+    for (size_t i = 0; i < mailbox->ids.size(); ++i) {
+      shared.running[mailbox->ids[i]] = {mailbox, i};
+    }
+    mailbox->decided = true;
+    told.push_back(mailbox);
+  }
+  shared.metrics = engine_.metrics();
+  return true;
+}
+
+void EngineLoop::Deliver(std::vector<RequestUpdate> updates, Mailboxes& told) {
+  Ticket::Shared& shared = *shared_;
+  const MutexLock lock(shared.mutex);
+  for (RequestUpdate& update : updates) {
+    const auto found = shared.running.find(update.id);
+    if (found == shared.running.end()) continue;  // aborted meanwhile
+    const auto [mailbox, request] = found->second;
+    Ticket::News& news = mailbox->news[request];
+    std::ranges::move(update.tokens, std::back_inserter(news.tokens));
+    std::ranges::move(update.prompt, std::back_inserter(news.prompt));
+    if (!update.embedding.empty()) news.embedding = std::move(update.embedding);
+    news.failure = std::move(update.failure);
+    if (news.failure.empty()) news.finish = update.finish;
+    mailbox->changed.insert(request);
+    if (update.finish != FinishReason::kNone) shared.running.erase(found);
+    told.push_back(mailbox);
+  }
+}
+
+void EngineLoop::AwaitWork() {
+  Ticket::Shared& shared = *shared_;
+  MutexLock lock(shared.mutex);
+  lock.Wait(shared.work, [&]() TRIMTAB_REQUIRES(shared.mutex) {
+    return shared.leaving || !shared.submitted.empty() || !shared.aborted.empty();
+  });
+}
+
+void EngineLoop::Run() {
+  Mailboxes told;
+  const auto wake = [&told] {
     for (const auto& mailbox : std::exchange(told, {})) mailbox->arrived.notify_one();
   };
   try {
-    while (!shared.leaving) {
-      for (const RequestId id : std::exchange(shared.aborted, {})) engine_.Abort(id);
-      for (const auto& mailbox : std::exchange(shared.submitted, {})) {
-        Take(*mailbox);
-        for (size_t i = 0; i < mailbox->ids.size(); ++i) {
-          shared.running[mailbox->ids[i]] = {mailbox, i};
-        }
-        mailbox->decided = true;
-        told.push_back(mailbox);
-      }
-      shared.metrics = engine_.metrics();
+    while (TakeSubmitted(told)) {
       wake();
-      if (!engine_.HasWork()) {
-        lock.lock();
-        shared.work.wait(lock, [&] {
-          return shared.leaving || !shared.submitted.empty() || !shared.aborted.empty();
-        });
-        continue;
-      }
-      std::vector<RequestUpdate> updates = engine_.Step();
-      lock.lock();
-      for (RequestUpdate& update : updates) {
-        const auto found = shared.running.find(update.id);
-        if (found == shared.running.end()) continue;  // aborted meanwhile
-        const auto [mailbox, request] = found->second;
-        Ticket::News& news = mailbox->news[request];
-        std::ranges::move(update.tokens, std::back_inserter(news.tokens));
-        std::ranges::move(update.prompt, std::back_inserter(news.prompt));
-        if (!update.embedding.empty()) news.embedding = std::move(update.embedding);
-        news.failure = std::move(update.failure);
-        if (news.failure.empty()) news.finish = update.finish;
-        mailbox->changed.insert(request);
-        if (update.finish != FinishReason::kNone) shared.running.erase(found);
-        told.push_back(mailbox);
+      if (engine_.HasWork()) {
+        Deliver(engine_.Step(), told);
+      } else {
+        AwaitWork();
       }
     }
   } catch (const std::exception& error) {
-    if (!lock.owns_lock()) lock.lock();
-    shared.failure = std::string("the engine failed: ") + error.what();
-    shared.EndAll(shared.failure);
+    const MutexLock lock(shared_->mutex);
+    shared_->failure = std::string("the engine failed: ") + error.what();
+    shared_->EndAll(shared_->failure);
   }
-  if (lock.owns_lock()) wake();
+  wake();
 }
 
 }  // namespace trimtab

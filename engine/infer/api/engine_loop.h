@@ -6,7 +6,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <variant>
@@ -71,9 +70,18 @@ class EngineLoop {
   std::string failure() const;
 
  private:
+  /// Tickets whose threads are to be woken once the mutex is free, for they take it at once.
+  using Mailboxes = std::vector<std::shared_ptr<Ticket::Mailbox>>;
+
   void Run();
+  /// Gives the engine what was submitted and aborted. Returns false when the loop is to end.
+  bool TakeSubmitted(Mailboxes& told);
   /// Gives the engine the requests of a ticket: all of them or none.
   void Take(Ticket::Mailbox& mailbox);
+  /// Hands the updates of a step to their tickets.
+  void Deliver(std::vector<RequestUpdate> updates, Mailboxes& told);
+  /// Returns when something was submitted or aborted, or the loop is to end.
+  void AwaitWork();
 
   Engine& engine_;
   std::shared_ptr<Ticket::Shared> shared_;

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/mutex.h"
 #include "engine/base/signals_blocked.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/infer/executor/rank_work.h"
@@ -43,7 +43,7 @@ class DistributedExecutor::Ranks {
 
   ~Ranks() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ends_ = true;
       links_.clear();  // whoever is there ends then, and the ranks here wait for that
     }
@@ -53,6 +53,7 @@ class DistributedExecutor::Ranks {
 
   std::vector<float> Run(const StepPlan& plan) {
     Carry({.plan = &plan});
+    const MutexLock lock(mutex_);
     return std::exchange(logits_, {});
   }
 
@@ -67,24 +68,25 @@ class DistributedExecutor::Ranks {
   }
 
   std::vector<Socket> TakeLinks() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(links_, {});
   }
 
   std::exception_ptr failure() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return failure_;
   }
 
   [[noreturn]] void ThrowFailure() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kTimeToFail, [this] { return failure_ != nullptr; });
+    MutexLock lock(mutex_);
+    lock.WaitFor(changed_, kTimeToFail,
+                 [this]() TRIMTAB_REQUIRES(mutex_) { return failure_ != nullptr; });
     if (failure_ != nullptr) std::rethrow_exception(failure_);
     throw EnvironmentError("a replica has let go of its connection, and no rank says why");
   }
 
   int64_t peak_mem_bytes() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return peak_;
   }
 
@@ -106,7 +108,7 @@ class DistributedExecutor::Ranks {
   /// Has it done by all ranks.
   void Carry(const Work& work) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       next_ = work;
       done_ = 0;
       ++work_;
@@ -129,7 +131,7 @@ class DistributedExecutor::Ranks {
         RunRanksHere(run, body);
       }
     } catch (...) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       failure_ = std::current_exception();
     }
     changed_.notify_all();
@@ -157,7 +159,7 @@ class DistributedExecutor::Ranks {
     TRIMTAB_ASSERT(rank.index() == 0, "rank {} has a runner of its own", rank.index());
     std::vector<Socket> links = MeetReplicas(rank);
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       links_ = std::move(links);
     }
     Finish({}, rank.device().memory().peak_total());
@@ -179,20 +181,21 @@ class DistributedExecutor::Ranks {
 
   /// Whether NextWork need not wait; waits a while itself.
   bool HasNews(int64_t done) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kGlance, [&] { return ends_ || work_ > done; });
+    MutexLock lock(mutex_);
+    return lock.WaitFor(changed_, kGlance,
+                        [&]() TRIMTAB_REQUIRES(mutex_) { return ends_ || work_ > done; });
   }
 
   /// The work after the first `done`; nullopt when there will be none.
   std::optional<Work> NextWork(int64_t done) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ends_ || work_ > done; });
+    MutexLock lock(mutex_);
+    lock.Wait(changed_, [&]() TRIMTAB_REQUIRES(mutex_) { return ends_ || work_ > done; });
     return work_ > done ? std::optional(next_) : std::nullopt;
   }
 
   void Finish(std::vector<float> logits, int64_t peak) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       peak_ = std::max(peak_, peak);
       if (!logits.empty()) logits_ = std::move(logits);
       if (++done_ < ranks_here_) return;
@@ -202,27 +205,34 @@ class DistributedExecutor::Ranks {
 
   /// Until every rank has done the work, or one has failed.
   void Await() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ == ranks_here_ || failure_ != nullptr; });
-    if (failure_ == nullptr) return;
-    std::exception_ptr failure = failure_;
-    lock.unlock();
-    if (work_ == 0) threads_.join();  // the constructor throws
+    std::exception_ptr failure;
+    bool loads = false;
+    {
+      MutexLock lock(mutex_);
+      lock.Wait(changed_, [&]() TRIMTAB_REQUIRES(mutex_) {
+        return done_ == ranks_here_ || failure_ != nullptr;
+      });
+      failure = failure_;
+      loads = work_ == 0;
+    }
+    if (failure == nullptr) return;
+    if (loads) threads_.join();  // the constructor throws
     std::rethrow_exception(failure);
   }
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;
-  bool leads_;  // processes that follow
-  int64_t ranks_here_;
-  int64_t work_ = 0;  // handed out
-  int64_t done_ = 0;  // ranks that have done the latest work
-  Work next_;
-  std::vector<Socket> links_;  // to other replicas, until somebody takes them
-  std::vector<float> logits_;
-  int64_t peak_ = 0;
-  bool ends_ = false;
-  std::exception_ptr failure_;
+  const bool leads_;  // processes that follow
+  const int64_t ranks_here_;
+  int64_t work_ TRIMTAB_GUARDED_BY(mutex_) = 0;  // handed out
+  int64_t done_ TRIMTAB_GUARDED_BY(mutex_) = 0;  // ranks that have done the latest work
+  Work next_ TRIMTAB_GUARDED_BY(mutex_);
+  // Connections to other replicas, until they are taken.
+  std::vector<Socket> links_ TRIMTAB_GUARDED_BY(mutex_);
+  std::vector<float> logits_ TRIMTAB_GUARDED_BY(mutex_);
+  int64_t peak_ TRIMTAB_GUARDED_BY(mutex_) = 0;
+  bool ends_ TRIMTAB_GUARDED_BY(mutex_) = false;
+  std::exception_ptr failure_ TRIMTAB_GUARDED_BY(mutex_);
   std::thread threads_;
 };
 

@@ -79,10 +79,12 @@ bool ServiceLoad::shares() const {
 
 double ServiceLoad::offered_tokens_per_s() const {
   if (concurrency > 0 || requests.empty()) return 0;
+  const double seconds = requests.back().at_s - requests.front().at_s;
+  if (seconds == 0) return 0;
   int64_t tokens = 0;
   for (const LoadRequest& each : requests) tokens += each.output_tokens;
-  const double seconds = requests.back().at_s - requests.front().at_s;
-  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  const auto count = static_cast<double>(requests.size());  // one more than gaps between them
+  return static_cast<double>(tokens) / count * (count - 1) / seconds;
 }
 
 nlohmann::json ToJson(const ServiceLoad& load) {

@@ -82,7 +82,7 @@ Replicas::Replicas(std::vector<std::unique_ptr<DisaggregatedEngine>> engines, in
 
 Replicas::~Replicas() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     leaving_ = true;
     for (const auto& replica : replicas_) replica->work.notify_one();
   }
@@ -90,7 +90,7 @@ Replicas::~Replicas() {
 }
 
 std::variant<RequestId, Refusal> Replicas::AddRequest(GenerationRequest request) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const EngineLimits& limits = replicas_.front()->engine->limits();
   std::string fault = FaultOf(request, limits, vocab_size_);
   if (!fault.empty()) {
@@ -171,30 +171,34 @@ void Replicas::Deliver(Replica& replica) {
   replica.metrics = engine.metrics();
 }
 
+bool Replicas::Prepare(Replica& replica) {
+  MutexLock lock(mutex_);
+  while (!leaving_) {
+    Deliver(replica);
+    if (replica.engine->HasWork()) return true;
+    lock.Wait(replica.work, [&]() TRIMTAB_REQUIRES(mutex_) { return leaving_ || replica.woken; });
+  }
+  return false;
+}
+
+void Replicas::Take(Replica& replica, std::vector<RequestUpdate> updates) {
+  const MutexLock lock(mutex_);
+  replica.metrics = replica.engine->metrics();
+  for (RequestUpdate& update : updates) {
+    const auto id = replica.ids.find(update.id);
+    TRIMTAB_ASSERT(id != replica.ids.end(), "an update of request {}", update.id);
+    update.id = id->second;
+    if (update.finish != FinishReason::kNone) replica.ids.erase(id);
+    replica.updates.push_back(std::move(update));
+  }
+  if (!replica.updates.empty()) arrived_.notify_one();
+}
+
 void Replicas::Run(Replica& replica) {
-  std::unique_lock lock(mutex_);
   try {
-    while (!leaving_) {
-      Deliver(replica);
-      if (!replica.engine->HasWork()) {
-        replica.work.wait(lock, [&] { return leaving_ || replica.woken; });
-        continue;
-      }
-      lock.unlock();
-      std::vector<RequestUpdate> updates = replica.engine->Step();
-      lock.lock();
-      replica.metrics = replica.engine->metrics();
-      for (RequestUpdate& update : updates) {
-        const auto id = replica.ids.find(update.id);
-        TRIMTAB_ASSERT(id != replica.ids.end(), "an update of request {}", update.id);
-        update.id = id->second;
-        if (update.finish != FinishReason::kNone) replica.ids.erase(id);
-        replica.updates.push_back(std::move(update));
-      }
-      if (!replica.updates.empty()) arrived_.notify_one();
-    }
+    while (Prepare(replica)) Take(replica, replica.engine->Step());
   } catch (...) {
-    if (!lock.owns_lock()) lock.lock();
+    const MutexLock lock(mutex_);
     failure_ = std::current_exception();
     arrived_.notify_one();
   }
@@ -216,12 +220,12 @@ std::map<RequestId, RequestUpdate> Replicas::Collect() {
 }
 
 std::vector<RequestUpdate> Replicas::Step() {
-  std::unique_lock lock(mutex_);
-  const auto has_news = [this] {
+  MutexLock lock(mutex_);
+  const auto has_news = [this]() TRIMTAB_REQUIRES(mutex_) {
     return failure_ != nullptr ||
            std::ranges::any_of(replicas_, [](const auto& each) { return !each->updates.empty(); });
   };
-  if (!replica_of_.empty()) arrived_.wait_for(lock, kPatience, has_news);
+  if (!replica_of_.empty()) lock.WaitFor(arrived_, kPatience, has_news);
   if (failure_ != nullptr) std::rethrow_exception(failure_);
   std::vector<RequestUpdate> updates;
   for (auto& [id, update] : Collect()) {
@@ -235,12 +239,12 @@ std::vector<RequestUpdate> Replicas::Step() {
 }
 
 bool Replicas::HasWork() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !replica_of_.empty();
 }
 
 bool Replicas::Abort(RequestId id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = replica_of_.find(id);
   if (found == replica_of_.end()) return false;
   Replica& replica = *found->second;
@@ -252,7 +256,7 @@ bool Replicas::Abort(RequestId id) {
 }
 
 EngineMetrics Replicas::metrics() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   EngineMetrics sum;
   sum.refused_requests = refused_;
   for (const auto& replica : replicas_) {

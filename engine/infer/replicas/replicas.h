@@ -6,10 +6,10 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/infer/scheduler/handover.h"
 
 namespace trimtab {
@@ -45,30 +45,35 @@ class Replicas final : public Engine {
   struct Replica;
   /// What the replica's thread does.
   void Run(Replica& replica);
-  /// Hands the replica's engine what was asked of it, and others what that has computed. The mutex
-  /// is held, here and below.
-  void Deliver(Replica& replica);
-  void DeliverAborted(Replica& replica);
+  /// Waits until the replica's engine has work. Returns false when there will be none.
+  bool Prepare(Replica& replica) TRIMTAB_EXCLUDES(mutex_);
+  /// Keeps what a step of the replica's engine has brought.
+  void Take(Replica& replica, std::vector<RequestUpdate> updates) TRIMTAB_EXCLUDES(mutex_);
+  /// Hands the replica's engine what was asked of it, and others what that has computed.
+  void Deliver(Replica& replica) TRIMTAB_REQUIRES(mutex_);
+  void DeliverAborted(Replica& replica) TRIMTAB_REQUIRES(mutex_);
   /// Sequences whose prompts are done go to who goes on with them.
-  void HandOver(Replica& replica);
+  void HandOver(Replica& replica) TRIMTAB_REQUIRES(mutex_);
   /// Lets the engine that keeps them free blocks that nobody needs.
-  void Return(const PinnedBlocks& held);
+  void Return(const PinnedBlocks& held) TRIMTAB_REQUIRES(mutex_);
   static void Wake(Replica& replica);
   /// That has the fewest requests, the first of several.
   static Replica& Fewest(std::span<const std::unique_ptr<Replica>> of);
   /// All that the replicas have brought; of each request one update.
-  std::map<RequestId, RequestUpdate> Collect();
+  std::map<RequestId, RequestUpdate> Collect() TRIMTAB_REQUIRES(mutex_);
 
   EngineLimits limits_;
   int64_t vocab_size_;
-  RequestId last_id_ = 0;
 
-  mutable std::mutex mutex_;         // of all that follows, and of the engines between their steps
-  std::condition_variable arrived_;  // updates, or a failure
-  std::exception_ptr failure_;       // of a replica
-  bool leaving_ = false;
-  int64_t refused_ = 0;
-  std::map<RequestId, Replica*> replica_of_;  // that has the request, which is not answered whole
+  // Also of what replicas have, and of the engines between their steps.
+  mutable Mutex mutex_;
+  std::condition_variable arrived_;                        // updates, or a failure
+  std::exception_ptr failure_ TRIMTAB_GUARDED_BY(mutex_);  // of a replica
+  bool leaving_ TRIMTAB_GUARDED_BY(mutex_) = false;
+  RequestId last_id_ TRIMTAB_GUARDED_BY(mutex_) = 0;
+  int64_t refused_ TRIMTAB_GUARDED_BY(mutex_) = 0;
+  // The replica that has the request, which is not answered whole.
+  std::map<RequestId, Replica*> replica_of_ TRIMTAB_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::span<const std::unique_ptr<Replica>> first_;   // those that requests go to first,
   std::span<const std::unique_ptr<Replica>> second_;  // and those that go on with them; or none

@@ -20,9 +20,6 @@ class ContinuationIndex {
   /// begins with the history of the look-up before.
   std::vector<int32_t> Find(std::span<const int32_t> history, int64_t most);
 
-  /// N-grams added so far, of each length.
-  int64_t added() const { return triples_.added + pairs_.added; }
-
  private:
   template <size_t kLength>
   struct Places {

@@ -23,7 +23,7 @@ void ExpectTiersAgree(const std::vector<RunConfig>& runs, const Cluster& cluster
   for (const RunConfig& run : runs) {
     SCOPED_TRACE(Describe(run));
     ExpectSameEstimate(estimator.Run(run), DryRun(run, cluster),
-                       {.overlap = cluster.device != "cpu"});
+                       {.overlap = cluster.device != DeviceKind::kCpu});
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -65,7 +65,7 @@ TEST(ClosedForm, KnowsRunsApartWhichDifferInRanksAndBatch) {
   RunConfig run;
   run.model = TinyLlama();
   run.sequence_length = 12;
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   ClosedFormEstimator estimator(run.model, run.sequence_length, cluster);
   for (const char* shards : {"zero=0", "zero=2", "zero=2,shard=2", "zero=3", "zero=3,shard=2",
                              "zero=3,reshard_after_forward=0"}) {
@@ -91,7 +91,7 @@ TEST(ClosedForm, EqualsTheDryRunWhereSequencesAreCut) {
 TEST(ClosedForm, EqualsTheDryRunInEverySettingOfSharding) {
   ExpectStagesAgree(RunsIn(ShardingSettings(), TinyGpt2(), 20), GenericCpu());
   std::vector<RunConfig> fp8 = RunsIn(ShardingSettings(), TinyFp8Llama(), 16);
-  for (RunConfig& run : fp8) run.layout.precision = Precision::kFp8;
+  for (RunConfig& run : fp8) run.layout.numerics.precision = Precision::kFp8;
   ExpectStagesAgree(fp8, GenericCpu());
 }
 
@@ -109,7 +109,7 @@ TEST(ClosedForm, EqualsTheDryRunOnGpus) {
 TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionAndOptimizerState) {
   for (const Precision precision :
        {Precision::kFp32, Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
-    const std::vector<RunConfig> runs = EveryRunIn(precision, "cpu");
+    const std::vector<RunConfig> runs = EveryRunIn(precision, DeviceKind::kCpu);
     EXPECT_GT(runs.size(), 200u) << Name(precision);
     ExpectTiersAgree(runs, GenericCpu());
   }
@@ -117,7 +117,7 @@ TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionAndOptimizerState) {
 
 TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionOnGpus) {
   for (const Precision precision : Precisions()) {
-    ExpectTiersAgree(EveryRunIn(precision, "cuda"), LoadCluster("2x8xh200"));
+    ExpectTiersAgree(EveryRunIn(precision, DeviceKind::kCuda), LoadCluster("2x8xh200"));
   }
 }
 
@@ -131,7 +131,7 @@ TEST(ClosedForm, EqualsTheDryRunWhereLayersDifferInPrecision) {
     std::vector<RunConfig> runs;
     for (const std::vector<std::string>& layers : kept) {
       for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {
-        run.layout.precision = Precision::kFp8;
+        run.layout.numerics.precision = Precision::kFp8;
         run.fp8 = {.scaling = scaling, .history = 3, .bf16_layers = layers};
         if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
       }
@@ -141,14 +141,14 @@ TEST(ClosedForm, EqualsTheDryRunWhereLayersDifferInPrecision) {
 }
 
 TEST(ClosedForm, ALayerThatIsNotThereIsRefused) {
-  RunConfig run = EveryRunIn(Precision::kFp8, "cpu").front();
+  RunConfig run = EveryRunIn(Precision::kFp8, DeviceKind::kCpu).front();
   run.fp8.bf16_layers = {"decoder.layers.3"};
   EXPECT_THROW(ClosedForm(run, GenericCpu()), InputError);
   EXPECT_THROW(DryRun(run, GenericCpu()), InputError);
 }
 
 TEST(ClosedForm, APrecisionWithoutARateIsRefused) {
-  const RunConfig run = EveryRunIn(Precision::kFp8, "cuda").front();
+  const RunConfig run = EveryRunIn(Precision::kFp8, DeviceKind::kCuda).front();
   EXPECT_THROW(ClosedForm(run, LoadCluster("8xa100")), UsageError);
   EXPECT_THROW(DryRun(run, LoadCluster("8xa100")), UsageError);
 }
@@ -169,9 +169,9 @@ TEST(ClosedForm, EqualsTheDryRunWithSeveralGradientBuckets) {
 
 /// Draws precision, optimizer state and fp8 settings.
 void DrawNumerics(std::mt19937& random, RunConfig& run) {
-  run.layout.precision = Precisions()[random() % Precisions().size()];
-  const std::vector<std::string> states = EveryOptimizerState(run.layout.precision);
-  SetOptimizerState(states[random() % states.size()], run.layout);
+  run.layout.numerics.precision = Precisions()[random() % Precisions().size()];
+  const std::vector<std::string> states = EveryOptimizerState(run.layout.numerics.precision);
+  SetOptimizerState(states[random() % states.size()], run.layout.numerics);
   run.fp8.scaling = random() % 2 == 0 ? "delayed" : "current";
   run.fp8.history = 1 + static_cast<int64_t>(random() % 5);
   const std::vector<std::string> layers = {"decoder.layers.0", "decoder.layers.0.mlp",
@@ -254,7 +254,7 @@ RunConfig RandomRun(std::mt19937& random) {
   for (;;) {
     RunConfig run;
     DrawNumerics(random, run);
-    const bool fp8 = run.layout.precision == Precision::kFp8;  // wants multiples of 16
+    const bool fp8 = run.layout.numerics.precision == Precision::kFp8;  // wants multiples of 16
     ModelConfig& model = run.model;
     model.name = "random";
     model.num_heads = pick({1, 2, 4, 6, 8, 12});
@@ -273,7 +273,9 @@ RunConfig RandomRun(std::mt19937& random) {
     model.tied_embeddings = pick({0, 1}) != 0;
     DrawFamily(random, fp8, model);
     if (pick({0, 0, 0, 1}) != 0) DrawLatent(random, fp8, model);
-    run.device = pick({0, 1}) != 0 || run.layout.precision == Precision::kTf32 ? "cuda" : "cpu";
+    run.device = pick({0, 1}) != 0 || run.layout.numerics.precision == Precision::kTf32
+                     ? DeviceKind::kCuda
+                     : DeviceKind::kCpu;
     run.sequence_length = fp8 ? pick({8, 16, 24}) : pick({1, 6, 12, 24});
     run.global_batch = pick({1, 2, 6, 12, 24});
     run.steps = 1;
@@ -303,11 +305,11 @@ TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
   std::set<Precision> precisions;
   for (int i = 0; i < 1000; ++i) {
     const RunConfig run = RandomRun(random);
-    const Cluster& cluster = run.device == "cuda" ? gpus : cpu;
-    precisions.insert(run.layout.precision);
+    const Cluster& cluster = run.device == DeviceKind::kCuda ? gpus : cpu;
+    precisions.insert(run.layout.numerics.precision);
     SCOPED_TRACE(Describe(run) + " model " + std::to_string(i));
     ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster),
-                       {.overlap = cluster.device != "cpu"});
+                       {.overlap = cluster.device != DeviceKind::kCpu});
     if (HasFailure()) return;
   }
   EXPECT_EQ(precisions.size(), 5u);
@@ -342,7 +344,7 @@ TEST(ClosedForm, TheStepFactorShowsAsOverheadOrScalesEveryPart) {
 TEST(ClosedForm, ShowsWhatNothingHidesOfContextParallelMessages) {
   RunConfig run;
   run.model = LoadModelConfig("llama2-7b");
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.global_batch = 8;
   run.sequence_length = 32768;
   const Cluster cluster = LoadCluster("8xh200");

@@ -21,7 +21,7 @@ RunConfig RunOf(const ModelConfig& model, const Cluster& cluster, const std::str
                 int64_t sequences) {
   RunConfig run;
   run.model = model;
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.sequence_length = 4096;
   run.layout = ParseLayout(layout + ",precision=bf16", cluster.max_ranks);
   run.global_batch = sequences;

@@ -61,7 +61,7 @@ class PublishedLayouts : public testing::TestWithParam<Published> {};
 TEST_P(PublishedLayouts, EveryStageComposes) {
   RunConfig run;
   run.model = LoadModelConfig(GetParam().model);
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.global_batch = GetParam().global_batch;
   run.sequence_length = GetParam().sequence_length;
   run.layout = ParseLayout(fmt::format("{},precision=bf16", GetParam().layout), 0);

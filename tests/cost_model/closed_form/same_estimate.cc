@@ -64,7 +64,7 @@ void ExpectSameStages(ClosedFormEstimator& estimator, const RunConfig& run,
   for (int64_t stage = 0; stage < run.layout.pp; ++stage) {
     SCOPED_TRACE("stage " + std::to_string(stage));
     ExpectSameEstimate(stages[static_cast<size_t>(stage)], DryRunStage(run, cluster, stage),
-                       {.pipeline = true, .overlap = cluster.device != "cpu"});
+                       {.pipeline = true, .overlap = cluster.device != DeviceKind::kCpu});
   }
 }
 

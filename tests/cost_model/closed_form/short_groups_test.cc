@@ -37,7 +37,7 @@ TEST_P(GroupsOf, LayersCostWhatTheDryRunSays) {
   for (const Place& place : kPlaces) {
     RunConfig run;
     run.model = LoadModelConfig(place.model);
-    run.device = "cuda";
+    run.device = DeviceKind::kCuda;
     run.global_batch = place.global_batch;
     run.sequence_length = 4096;
     run.routing.force_balance = run.model.moe.used();

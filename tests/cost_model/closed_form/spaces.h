@@ -199,13 +199,13 @@ inline std::vector<std::string> TpOverlapSettings() {
 }
 
 /// Every legal run under `precision` and every optimizer state.
-inline std::vector<RunConfig> EveryRunIn(Precision precision, const std::string& device) {
+inline std::vector<RunConfig> EveryRunIn(Precision precision, DeviceKind device) {
   std::vector<RunConfig> runs;
   for (const std::string& state : EveryOptimizerState(precision)) {
     for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {
-      run.layout.precision = precision;
+      run.layout.numerics.precision = precision;
       run.device = device;
-      SetOptimizerState(state, run.layout);
+      SetOptimizerState(state, run.layout.numerics);
       if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
     }
   }

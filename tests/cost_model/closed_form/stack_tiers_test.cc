@@ -12,7 +12,7 @@ RunConfig RunOf(const std::string& model, const std::string& layout) {
   RunConfig run;
   run.model = LoadModelConfig(model);
   run.model.num_layers = 4;
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.sequence_length = 2048;
   run.layout = ParseLayout(layout, 16);
   const int64_t micro_batches = run.layout.pp > 1 ? 16 : 4;

@@ -77,7 +77,7 @@ TEST(StageBounds, WhatIsInFlightAddsUp) {
   for (const Way way : {kInputSetting, kInputAdding}) ways[way].total = {-6, 3};
   PassBytes bytes;
   bytes.Consider(ways, 0, 0, /*several=*/true);
-  bytes.for_weights = LeftForWeights(ways, /*several_micro_batches=*/true);
+  bytes.left_for_weights = LeftForWeights(ways, /*several_micro_batches=*/true);
   EXPECT_EQ(bytes.Peak({.whole = 1, .weights_to_come = 0}, 1), 13);
   EXPECT_EQ(bytes.Peak({.whole = 3, .weights_to_come = 0}, 1), 33);
   EXPECT_EQ(bytes.Peak({.whole = 3, .weights_to_come = 2}, 1), 41);

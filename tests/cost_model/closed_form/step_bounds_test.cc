@@ -40,7 +40,7 @@ struct Place {
 Cluster GenericCpu() {
   Cluster cluster;
   cluster.name = "cpu";
-  cluster.device = "cpu";
+  cluster.device = DeviceKind::kCpu;
   cluster.max_ranks = cluster.ranks_per_node = cluster.cores = 8;
   cluster.profile = BuiltinProfile("cpu");
   return cluster;
@@ -60,10 +60,10 @@ class RandomLayouts {
     ParallelConfig layout;
     layout.dp = place.cluster.max_ranks;
     const ModelConfig& model = place.run.model;
-    layout.precision = place.cluster.device == "cpu" ? Precision::kFp32
-                       : place.cluster.profile.name.starts_with("h") && Chance(4)
-                           ? Precision::kFp8
-                           : Precision::kBf16;
+    layout.numerics.precision = place.cluster.device == DeviceKind::kCpu ? Precision::kFp32
+                                : place.cluster.profile.name.starts_with("h") && Chance(4)
+                                    ? Precision::kFp8
+                                    : Precision::kBf16;
     const auto take = [&](int64_t& size, int64_t most) {
       while (size < most && layout.dp % 2 == 0 && Chance(2)) {
         size *= 2;
@@ -150,7 +150,7 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
     layout.tp_overlap_chunks = none.tp_overlap_chunks;
   }
   if (part <= LayoutPart::kParts) layout.micro_batch = none.micro_batch;
-  if (part <= LayoutPart::kMicroBatch) {
+  if (part <= LayoutPart::kPlans) {
     layout.dp *= layout.pp;
     layout.pp = none.pp;
     layout.vp = none.vp;
@@ -159,10 +159,16 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
   return run;
 }
 
-constexpr LayoutPart kParts[] = {
-    LayoutPart::kNumerics, LayoutPart::kParts,  LayoutPart::kShape,    LayoutPart::kMicroBatch,
-    LayoutPart::kPipeline, LayoutPart::kPasses, LayoutPart::kSharding, LayoutPart::kMoving,
-    LayoutPart::kLayers,   LayoutPart::kWhole};
+struct NamedPart {
+  LayoutPart part;
+  const char* name;
+};
+constexpr NamedPart kParts[] = {
+    {LayoutPart::kNumerics, "Numerics"}, {LayoutPart::kParts, "Parts"},
+    {LayoutPart::kShape, "Shape"},       {LayoutPart::kPlans, "Plans"},
+    {LayoutPart::kPipeline, "Pipeline"}, {LayoutPart::kSplitPasses, "SplitPasses"},
+    {LayoutPart::kSharding, "Sharding"}, {LayoutPart::kFirstWaits, "FirstWaits"},
+    {LayoutPart::kWaits, "Waits"},       {LayoutPart::kWhole, "Whole"}};
 
 #ifdef TRIMTAB_EXHAUSTIVE
 constexpr int kTimes = 30;
@@ -170,22 +176,26 @@ constexpr int kTimes = 30;
 constexpr int kTimes = 2;
 #endif
 
-/// Holds the bounds of its parts against `run`, if any of `plans` is recomputed; adds to each part
+/// Checks the bounds of `parts` against `run`, if any of `plans` is recomputed; adds to each part
 /// how near it comes.
 void ExpectNoBoundAbove(const RunConfig& run, const Estimate& estimate, const PlanRange& plans,
-                        Place& place, std::map<LayoutPart, double>& tightness) {
-  for (const LayoutPart part : kParts) {
+                        std::span<const NamedPart> parts, Place& place,
+                        std::map<LayoutPart, double>& tightness) {
+  for (const auto& [part, name] : parts) {
     const StepBound bound = place.estimator.Bound(PartOf(run, part), part, plans);
     const std::string what =
-        fmt::format("{} {} part {} plans {} to {}", run.model.name, ToString(run.layout),
-                    static_cast<int>(part), ToString(plans.first), ToString(plans.leanest));
+        fmt::format("{} {} part {} plans {} to {}", run.model.name, ToString(run.layout), name,
+                    ToString(plans.first), ToString(plans.leanest));
     EXPECT_LE(bound.step_time_s, estimate.step_time_s) << what;
     EXPECT_LE(bound.peak_mem_bytes, estimate.memory.peak_total) << what;
     tightness[part] += bound.step_time_s / estimate.step_time_s;
   }
 }
 
-void ExpectNothingIsBelowItsBounds(Place& place, int layouts) {
+/// `least_tightness`: what each of `parts` comes to on average, at least.
+void ExpectNothingIsBelowItsBounds(Place& place, int layouts,
+                                   std::span<const NamedPart> parts = kParts,
+                                   double least_tightness = 0) {
   layouts *= kTimes;
   RandomLayouts random;
   int legal = 0;
@@ -199,13 +209,26 @@ void ExpectNothingIsBelowItsBounds(Place& place, int layouts) {
     // It fits, if only just.
     run.memory_per_rank_bytes = random.OneOf(estimate.memory.peak_total, 0);
     const PlanRange plans = random.Around(run.model, run.layout);
-    ExpectNoBoundAbove(run, estimate, plans, place, tightness);
+    ExpectNoBoundAbove(run, estimate, plans, parts, place, tightness);
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_EQ(legal, layouts) << place.run.model.name;
   // What is bound by nothing cuts nothing.
-  EXPECT_GT(tightness[LayoutPart::kWhole] / layouts, 0.5) << place.run.model.name;
+  for (const auto& [part, name] : parts) {
+    const double least = part == LayoutPart::kWhole ? 0.5 : least_tightness;
+    EXPECT_GE(tightness[part] / layouts, least) << place.run.model.name << " " << name;
+  }
 }
+
+class EachBound : public testing::TestWithParam<NamedPart> {};
+
+TEST_P(EachBound, IsBelowTheLayoutsOfItsPartAndNearThem) {
+  Place llama(LoadModelConfig("llama3-8b"), LoadCluster("2x8xh100"), 64, 8192);
+  ExpectNothingIsBelowItsBounds(llama, 60, std::span(&GetParam(), 1), /*least_tightness=*/0.1);
+}
+
+INSTANTIATE_TEST_SUITE_P(StepBounds, EachBound, testing::ValuesIn(kParts),
+                         [](const auto& part) { return std::string(part.param.name); });
 
 TEST(StepBounds, OfLargeModelsOnGpus) {
   Place gpt3(LoadModelConfig("gpt3-175b"), LoadCluster("16x8xa100"), 256, 2048);
@@ -234,7 +257,7 @@ void ExpectNoBoundAbove(Place& place, const std::string& text) {
   const RunConfig run = RunOf(place, text);
   const RecomputeConfig& plan = run.layout.recompute[0];
   std::map<LayoutPart, double> tightness;
-  ExpectNoBoundAbove(run, place.estimator.Run(run), {plan, plan}, place, tightness);
+  ExpectNoBoundAbove(run, place.estimator.Run(run), {plan, plan}, kParts, place, tightness);
 }
 
 // Gradients that are sharded are not added to: a pass that would add takes longer. And what moves

@@ -60,7 +60,7 @@ constexpr Case kCases[] = {
     {"many_stages", "pp=12,mbs=1", 61},
 };
 
-RunConfig RunOf(const Case& each, ModelConfig model, const char* device) {
+RunConfig RunOf(const Case& each, ModelConfig model, DeviceKind device) {
   model.num_layers = 12;
   RunConfig run;
   run.model = model;
@@ -78,16 +78,16 @@ void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 class BriefDryRunTest : public testing::TestWithParam<Case> {};
 
 TEST_P(BriefDryRunTest, OnGpus) {
-  RunConfig run = RunOf(GetParam(), TinyLlama(), "cuda");
-  run.layout.precision = Precision::kBf16;
+  RunConfig run = RunOf(GetParam(), TinyLlama(), DeviceKind::kCuda);
+  run.layout.numerics.precision = Precision::kBf16;
   ExpectTheSame(run, LoadCluster("8x2xh200"));
 }
 
 TEST_P(BriefDryRunTest, InFp8) {
-  RunConfig run = RunOf(GetParam(), TinyFp8Llama(), "cuda");
+  RunConfig run = RunOf(GetParam(), TinyFp8Llama(), DeviceKind::kCuda);
   run.sequence_length = 128;  // cut over ranks it is a multiple of 16
   run.model.max_sequence_length = 128;
-  run.layout.precision = Precision::kFp8;
+  run.layout.numerics.precision = Precision::kFp8;
   run.fp8.bf16_layers = {"decoder.layers.5"};
   for (const char* scaling : {"delayed", "current"}) {
     run.fp8.scaling = scaling;
@@ -96,7 +96,7 @@ TEST_P(BriefDryRunTest, InFp8) {
 }
 
 TEST_P(BriefDryRunTest, OnACpu) {
-  ExpectTheSame(RunOf(GetParam(), TinyGpt2(), "cpu"), GenericCpu());
+  ExpectTheSame(RunOf(GetParam(), TinyGpt2(), DeviceKind::kCpu), GenericCpu());
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, BriefDryRunTest, testing::ValuesIn(kCases),

@@ -84,7 +84,7 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteWhereTensorParallelMessagesOverlap) {
 
 TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
-    ExpectRealPeaks(EachOf(EveryRunIn(precision, "cpu"), 41));
+    ExpectRealPeaks(EachOf(EveryRunIn(precision, DeviceKind::kCpu), 41));
   }
 }
 
@@ -133,7 +133,7 @@ TEST(DryRun, TimelineCoversTheStep) {
 TEST(DryRun, ProductsHideTheMessagesOfTensorParallelism) {
   RunConfig run;
   run.model = LoadModelConfig("gpt3-13b");
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.sequence_length = 2048;
   run.global_batch = 4;
   const Cluster cluster = LoadCluster("8xh200");
@@ -152,7 +152,7 @@ TEST(DryRun, ProductsHideTheMessagesOfTensorParallelism) {
 TEST(DryRun, MessagesRunBesideProductsOnTheTimeline) {
   RunConfig run;
   run.model = TinyGpt2();
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.sequence_length = 20;
   run.global_batch = 2;
   run.layout = ParseLayout("tp=2,sp=1,mbs=2,tp_overlap_chunks=2", 0);

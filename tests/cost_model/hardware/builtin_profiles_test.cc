@@ -16,7 +16,7 @@ namespace {
 double ComputeBoundStep(const std::string& cluster, const char* precision) {
   RunConfig run;
   run.model = LoadModelConfig("llama2-7b");
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   run.global_batch = 32;
   run.sequence_length = 4096;
   run.layout = ParseLayout("dp=8,zero=1,mbs=2,precision=" + std::string(precision), 0);

@@ -19,7 +19,7 @@ std::string ScratchFile(const std::string& name, const std::string& text) {
 
 TEST(Cluster, LocalIsThisMachine) {
   const Cluster cluster = LoadCluster("local");
-  EXPECT_EQ(cluster.device, "cpu");
+  EXPECT_EQ(cluster.device, DeviceKind::kCpu);
   EXPECT_GE(cluster.cores, 1);
   EXPECT_EQ(cluster.max_ranks, 2 * cluster.cores);
   EXPECT_GT(cluster.memory_bytes, int64_t{1} << 28);
@@ -41,7 +41,7 @@ TEST(Cluster, AProfileOfThisMachineCalibratesItAndAnotherDoesNot) {
 
 TEST(Cluster, NamesOfGpuClusters) {
   const Cluster one = LoadCluster("8xh200");
-  EXPECT_EQ(one.device, "cuda");
+  EXPECT_EQ(one.device, DeviceKind::kCuda);
   EXPECT_EQ(one.nodes, 1);
   EXPECT_EQ(one.max_ranks, 8);
   EXPECT_EQ(one.memory_bytes, int64_t{141'000'000'000});

@@ -52,7 +52,7 @@ TEST(HardwareProfile, EveryBuiltinProfileLoadsAndSaysWhereItsNumbersComeFrom) {
     SCOPED_TRACE(name);
     const HardwareProfile profile = BuiltinProfile(name);
     EXPECT_EQ(profile.name, name);
-    EXPECT_EQ(profile.device, name == "cpu" ? "cpu" : "cuda");
+    EXPECT_EQ(profile.device, name == "cpu" ? DeviceKind::kCpu : DeviceKind::kCuda);
     for (const auto& [dtype, rate] : profile.peak_flops) {
       EXPECT_GT(rate.value, 0) << dtype;
       EXPECT_FALSE(rate.source.empty()) << dtype;
@@ -73,7 +73,7 @@ TEST(HardwareProfile, EveryBuiltinProfileLoadsAndSaysWhereItsNumbersComeFrom) {
 TEST(HardwareProfile, ProductsOutsideTensorCoresReachTheSameOnEveryGpu) {
   for (const std::string& name : BuiltinProfileNames()) {
     const HardwareProfile profile = BuiltinProfile(name);
-    if (profile.device == "cpu") continue;
+    if (profile.device == DeviceKind::kCpu) continue;
     ASSERT_TRUE(profile.gemm_efficiency_of.contains("fp32")) << name;
     EXPECT_EQ(profile.gemm_efficiency_of.at("fp32"),
               BuiltinProfile("a100-80gb").gemm_efficiency_of.at("fp32"))
@@ -87,7 +87,7 @@ TEST(HardwareProfile, NetworksReachTheSameWhateverTheyConnect) {
   double shared = 0;
   for (const std::string& name : BuiltinProfileNames()) {
     const HardwareProfile profile = BuiltinProfile(name);
-    if (profile.device == "cpu") continue;
+    if (profile.device == DeviceKind::kCpu) continue;
     if (reached == 0) reached = profile.network_efficiency.value;
     if (shared == 0) shared = profile.shared_ports.value;
     EXPECT_EQ(profile.shared_ports.value, shared) << name;

@@ -13,11 +13,10 @@
 namespace trimtab {
 namespace {
 
-ParallelConfig In(Precision precision, const std::string& state) {
-  ParallelConfig layout;
-  layout.precision = precision;
-  SetOptimizerState(state, layout);
-  return layout;
+Numerics In(Precision precision, const std::string& state) {
+  Numerics numerics = {.precision = precision};
+  SetOptimizerState(state, numerics);
+  return numerics;
 }
 
 TEST(OptimizerState, PresetsGoAsFarAsThePrecisionTakesThem) {
@@ -35,8 +34,8 @@ TEST(OptimizerState, PresetsGoAsFarAsThePrecisionTakesThem) {
       RunConfig run;
       run.model = LoadModelConfig("llama2-7b");
       run.sequence_length = 16;
-      run.device = "cuda";
-      run.layout = In(precision, state);
+      run.device = DeviceKind::kCuda;
+      run.layout.numerics = In(precision, state);
       const Rule* broken = FirstBrokenRule(run);
       EXPECT_EQ(broken, nullptr) << broken->id;
     }
@@ -101,8 +100,8 @@ TEST(Precision, AMachineMeasuredInFp32OnlyPricesNothingElse) {
 MemoryEstimate MemoryOfLlama(Precision precision, const std::string& state) {
   RunConfig run;
   run.model = LoadModelConfig("llama2-7b");
-  run.layout = In(precision, state);
-  run.device = "cuda";
+  run.layout.numerics = In(precision, state);
+  run.device = DeviceKind::kCuda;
   run.global_batch = 1;
   run.sequence_length = 4096;
   return ClosedForm(run, LoadCluster("1xh200")).memory;

@@ -15,6 +15,7 @@ Quantity Of(double value) { return {.value = value, .source = "made up"}; }
 HardwareProfile MadeUpGpu() {
   HardwareProfile profile;
   profile.name = "made-up";
+  profile.device = DeviceKind::kCuda;
   profile.generation = "none";
   profile.memory_bytes = Of(80e9);
   profile.memory_bandwidth = Of(1e12);

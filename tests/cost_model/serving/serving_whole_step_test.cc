@@ -64,10 +64,10 @@ ServingConfig ConfigOf(const std::string& family, const char* layout) {
   config.model = FamilyRun(family).model;
   config.model.max_sequence_length = kLength;
   config.layout = ParseLayout(layout, 0);
-  config.layout.precision = Precision::kBf16;
+  config.layout.numerics.precision = Precision::kBf16;
   config.weights = WeightFormat::kBf16;
   config.cache = DType::kBf16;
-  config.device = "cuda";
+  config.device = DeviceKind::kCuda;
   config.block_size = kBlockSize;
   config.threads_per_rank = 1;
   return config;

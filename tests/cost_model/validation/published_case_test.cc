@@ -94,7 +94,7 @@ TEST(PublishedCase, GpusWithoutBf16RunInFp16) {
   const PublishedCase& result = taken.rows[0].of;
   EXPECT_EQ(result.cluster.profile.name, "v100-32gb");
   EXPECT_EQ(result.cluster.profile.peak_flops.at("bf16").value, 125e12) << "that of fp16";
-  EXPECT_EQ(result.run.layout.gradients, DType::kBf16) << "2 bytes, as the stack has them";
+  EXPECT_EQ(result.run.layout.numerics.gradients, DType::kBf16) << "2 bytes, as the stack has them";
   EXPECT_GT(RunPredictor().Predict(taken.rows[0], Tier::kClosedForm).step_time_s, 14.66);
   run.precision = "bf16";
   const TakenRuns none = TakeRuns({run});
@@ -131,11 +131,11 @@ TEST(PublishedCase, AStackDecidesWhatIsNotTold) {
   EXPECT_EQ(CaseOf(run).cluster.stack.attention_kernel, AttentionKernel::kUnfused);
   EXPECT_FALSE(CaseOf(run).run.layout.overlap_grad_reduce);
   run.gradient_type = "fp32 (not sharded)";
-  EXPECT_EQ(CaseOf(run).run.layout.gradients, DType::kF32);
+  EXPECT_EQ(CaseOf(run).run.layout.numerics.gradients, DType::kF32);
   run.framework = "a new one";
   const PublishedCase unknown = CaseOf(run);
   EXPECT_EQ(unknown.cluster.stack.name, "usual-2025");
-  EXPECT_EQ(unknown.run.layout.gradients, DType::kF32) << "what is told stands";
+  EXPECT_EQ(unknown.run.layout.numerics.gradients, DType::kF32) << "what is told stands";
   ASSERT_FALSE(unknown.assumptions.empty());
   EXPECT_NE(unknown.assumptions.front().find("a new one"), std::string::npos);
 }

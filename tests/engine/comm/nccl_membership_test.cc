@@ -104,5 +104,32 @@ TEST_F(NcclMembershipTest, SaysWhichGroupCouldNotBeMade) {
   EXPECT_EQ(group->made(), nullptr);
 }
 
+TEST_F(NcclMembershipTest, AGroupThatCannotBeMadeEndsTheOthersOfTheRank) {
+  const auto used = Join(2);
+  const ncclComm_t first = used->Use();
+  calls_.result = ncclSystemError;
+  EXPECT_THROW(Join(4)->Use(), CommError);
+  EXPECT_EQ(calls_.aborted, std::vector<ncclComm_t>{first});
+  calls_.result = ncclSuccess;
+  try {
+    Join(3)->Use();
+    FAIL() << "nothing was thrown";
+  } catch (const CommError& error) {
+    EXPECT_STREQ(error.what(),
+                 "ncclCommInitRankConfig of rank 1 in a group of 4: no more connections");
+  }
+  EXPECT_EQ(calls_.made, std::vector<int>{2});
+}
+
+TEST_F(NcclMembershipTest, PeersThatDoNotComeEndTheGroupsOfTheRank) {
+  const auto used = Join(2);
+  used->Use();
+  NcclMembership alone(kCounting, groups_, "a group of 3", /*rank=*/1, /*size=*/3,
+                       []() -> NcclId { throw CommError("rank 0 failed: it has no memory"); });
+  EXPECT_THROW(alone.Use(), CommError);
+  EXPECT_EQ(calls_.aborted.size(), 1u);
+  EXPECT_EQ(alone.made(), nullptr);
+}
+
 }  // namespace
 }  // namespace trimtab

@@ -95,7 +95,7 @@ WholeLayer RunLayer(const ModelConfig& model, const std::string& layout, const L
   std::mutex mutex;
   RunInprocRanks(ParseLayout(layout, 0), [&](ParallelContext& parallel) {
     const std::unique_ptr<Device> device = MakeCpuDevice(1);
-    const TrainingTypes types = TypesOf(parallel.layout);
+    const TrainingTypes types = TypesOf(parallel.layout.numerics);
     Fp8State fp8({.scaling = "current"});
     const LayerContext context = {.device = *device,
                                   .parallel = parallel,

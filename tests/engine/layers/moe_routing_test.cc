@@ -39,6 +39,7 @@ void MultiplyByExpert(const LayerContext& context, const MoeDispatch& dispatch, 
 WholeLayer RunOn(const std::string& layout) {
   ModelConfig model;
   model.hidden_size = kWidth;
+  model.num_heads = model.num_kv_heads = 1;
   model.num_layers = 1;
   model.init_std = 0.3;
   model.moe = {.num_experts = kExperts, .router_topk = kChosen, .ffn_hidden_size = 16};

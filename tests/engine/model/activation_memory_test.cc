@@ -49,7 +49,7 @@ int64_t KeptBytes(const std::string& plan, const Layout& layout, int64_t layers)
   parallel.tp = layout.tp;
   parallel.sequence_parallel = layout.sequence_parallel;
   parallel.micro_batch = layout.micro_batch;
-  parallel.precision = Precision::kBf16;
+  parallel.numerics.precision = Precision::kBf16;
   parallel.recompute = ParseRecompute(plan, "plan");
   const std::unique_ptr<Device> device = MakeMetaDevice(1, DeviceKind::kCuda);
   const ParallelContext ranks = MakeMetaContext(parallel, 0);
@@ -60,7 +60,7 @@ int64_t KeptBytes(const std::string& plan, const Layout& layout, int64_t layers)
                                   .model = model,
                                   .micro_batch = layout.micro_batch,
                                   .sequence = kSequence,
-                                  .types = TypesOf(parallel)},
+                                  .types = TypesOf(parallel.numerics)},
                      WholeModel(model));
   store.Allocate(*device, DType::kBf16, DType::kF32);
   const MicroBatch batch = NewBatches(gpt.context(), gpt.chunk(), 1).front();

@@ -38,15 +38,15 @@ class GoldenTokens final : public TokenSource {
   std::vector<float> tokens_;
 };
 
-/// Where a golden is run: "cpu" with some threads, or "cuda".
+/// A place where a golden is run: a cpu with some threads, or a GPU.
 struct Target {
-  const char* device;
+  DeviceKind device;
   int threads;
 };
 
 std::unique_ptr<Device> MakeDevice(const Target& target) {
-  return std::string(target.device) == "cpu" ? MakeCpuDevice(target.threads)
-                                             : MakeCudaDevice(0, /*deterministic=*/true);
+  return target.device == DeviceKind::kCpu ? MakeCpuDevice(target.threads)
+                                           : MakeCudaDevice(0, /*deterministic=*/true);
 }
 
 std::vector<float> HostCopy(const Tensor& tensor) {
@@ -187,8 +187,8 @@ TEST_P(GoldenTest, TenStepsTrainAlike) {
 
 TEST_P(GoldenTest, ContinuesBitEqualFromACheckpoint) {
   const auto& [stem, target] = GetParam();
-  const std::string directory =
-      fmt::format("{}/golden_{}_{}{}", testing::TempDir(), stem, target.device, target.threads);
+  const std::string directory = fmt::format("{}/golden_{}_{}{}", testing::TempDir(), stem,
+                                            Name(target.device), target.threads);
   for (int64_t step = 0; step < 4; ++step) golden_->trainer().Step(golden_->tokens(), step);
   Trainer& trainer = golden_->trainer();
   CheckpointWriter writer(directory, HeaderOf(trainer, 4),
@@ -208,13 +208,14 @@ TEST_P(GoldenTest, ContinuesBitEqualFromACheckpoint) {
 
 std::string CaseName(const testing::TestParamInfo<std::tuple<std::string, Target>>& info) {
   const auto& [stem, target] = info.param;
-  return fmt::format("{}_{}_threads{}", stem, target.device, target.threads);
+  return fmt::format("{}_{}_threads{}", stem, Name(target.device), target.threads);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
                          testing::Combine(testing::ValuesIn(FamilyNames()),
-                                          testing::Values(Target{"cpu", 1}, Target{"cpu", 2},
-                                                          Target{"cuda", 1})),
+                                          testing::Values(Target{DeviceKind::kCpu, 1},
+                                                          Target{DeviceKind::kCpu, 2},
+                                                          Target{DeviceKind::kCuda, 1})),
                          CaseName);
 
 }  // namespace

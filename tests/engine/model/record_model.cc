@@ -7,7 +7,7 @@ namespace trimtab {
 void RecordModel(const RunConfig& run, Recorder* forward, Recorder* backward) {
   const std::unique_ptr<Device> device = MakeMetaDevice(1);
   const ParallelContext parallel = MakeMetaContext(run.layout, 0);
-  const TrainingTypes types = TypesOf(run.layout);
+  const TrainingTypes types = TypesOf(run.layout.numerics);
   Fp8State fp8(run.fp8);
   ParameterStore store;
   const GptModel model(store,

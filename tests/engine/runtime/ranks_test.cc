@@ -65,13 +65,13 @@ TEST(Ranks, FailureOfOneIsRethrown) {
 
 TEST(Ranks, DeviceIsOneThatComputes) {
   RunConfig run = RunOf("dp=1");
-  run.device = "meta";
+  run.device = DeviceKind::kMeta;
   EXPECT_THROW(RunRanks(run, [](Rank&) {}), EnvironmentError);
 }
 
 TEST(Ranks, ShareTheGpusOrSayThatThereIsNone) {
   RunConfig run = RunOf("dp=2");
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   if (FindCudaDevices().device_count > 0) {
     RunRanks(run, [](Rank& rank) { EXPECT_EQ(rank.device().kind(), DeviceKind::kCuda); });
     return;

@@ -64,12 +64,12 @@ TEST(Continuation, TellsOfEverySettingThatChangesResults) {
       {"global_batch", [](RunConfig& r) { r.global_batch = 16; }},
       {"sequence_length", [](RunConfig& r) { r.sequence_length = 8; }},
       {"seed", [](RunConfig& r) { r.seed = 5; }},
-      {"layout.precision", [](RunConfig& r) { r.layout.precision = Precision::kTf32; }},
-      {"layout.master", [](RunConfig& r) { r.layout.master = MasterWeights::kRemainder; },
+      {"layout.precision", [](RunConfig& r) { r.layout.numerics.precision = Precision::kTf32; }},
+      {"layout.master", [](RunConfig& r) { r.layout.numerics.master = MasterWeights::kRemainder; },
        "mbs=2,precision=bf16"},
-      {"layout.moments", [](RunConfig& r) { r.layout.moments = DType::kBf16; },
+      {"layout.moments", [](RunConfig& r) { r.layout.numerics.moments = DType::kBf16; },
        "mbs=2,precision=bf16"},
-      {"layout.grads", [](RunConfig& r) { r.layout.gradients = DType::kBf16; },
+      {"layout.grads", [](RunConfig& r) { r.layout.numerics.gradients = DType::kBf16; },
        "mbs=2,precision=bf16"},
       {"fp8.scaling", [](RunConfig& r) { r.fp8.scaling = "current"; }, "mbs=2,precision=fp8"},
       {"fp8.history", [](RunConfig& r) { r.fp8.history = 4; }, "mbs=2,precision=fp8"},
@@ -108,7 +108,7 @@ TEST(Continuation, TellsOfWhatRoutersAreTrainedWith) {
 
 TEST(Continuation, PassesOverWhatChangesNoResult) {
   RunConfig now = PlainRun("tp=2,sp=1,pp=2,dp=2,zero=1,mbs=1,recompute=full,schedule=gpipe");
-  now.device = "cuda";
+  now.device = DeviceKind::kCuda;
   now.deterministic = true;
   now.threads_per_rank = 3;
   now.memory_per_rank_bytes = 1 << 30;

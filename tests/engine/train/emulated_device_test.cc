@@ -165,7 +165,7 @@ class LackingDevice final : public EmulatedDevice {
 TEST(EmulatedDevice, TrainsOnWhereGraphsDoNotFit) {
   for (const char* precision : {"precision=bf16", "precision=fp8"}) {
     RunConfig run = RunOf(/*llama=*/true, precision);
-    if (!TypesOf(run.layout).fp8) run.layout.micro_batch = 2;  // fp8 takes 16 rows
+    if (!TypesOf(run.layout.numerics).fp8) run.layout.micro_batch = 2;  // fp8 takes 16 rows
     const TrainedLosses captured = TrainOn(MakeEmulated, run);
     for (const int first_lacking : {0, 1, 2}) {
       SCOPED_TRACE(testing::Message() << precision << ", capture " << first_lacking << " fails");
@@ -244,7 +244,7 @@ TEST_P(EmulatedFamilyTest, TrainsAsTheCpuDoesInTheMemoryOfTheDryRun) {
     RunConfig run = FamilyRun(GetParam());
     run.layout = ParseLayout(fmt::format("mbs=4,{}", precision.layout), 0);
     // Roundings to bf16 turn over which experts a token goes to.
-    if (run.model.moe.used() && run.layout.precision != Precision::kFp32) continue;
+    if (run.model.moe.used() && run.layout.numerics.precision != Precision::kFp32) continue;
     // The first step of AdamW divides each gradient by its own size, so without this a rounding in
     // one that is nearly zero moves its weight by a whole step.
     run.optimizer.epsilon = 1e-4;

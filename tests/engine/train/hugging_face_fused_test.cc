@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoint/hugging_face_reader.h"
 #include "engine/config/json/strict_json.h"
 #include "engine/families/load_config.h"
 #include "engine/runtime/whole_model.h"

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engine/base/float8.h"
+#include "engine/checkpoint/hugging_face_reader.h"
 #include "engine/config/json/strict_json.h"
 #include "engine/families/load_config.h"
 #include "engine/families/registry.h"

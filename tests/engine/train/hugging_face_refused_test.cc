@@ -3,6 +3,7 @@
 #include <map>
 
 #include "engine/base/error.h"
+#include "engine/checkpoint/hugging_face_reader.h"
 #include "engine/families/load_config.h"
 #include "engine/runtime/whole_model.h"
 #include "tests/engine/data/data_test_util.h"

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "engine/base/float16.h"
+#include "engine/checkpoint/hugging_face_reader.h"
 #include "engine/config/rules/rules.h"
 #include "engine/families/hugging_face.h"
 #include "engine/families/load_config.h"

@@ -32,13 +32,13 @@ constexpr size_t kAtOnce = 1;
 #endif
 
 /// How far losses in a precision may be from those of one rank: see precision_layout_test.cc.
-struct Numerics {
+struct NumericsCase {
   const char* name;
   const char* layout;
   double tolerance;
 };
-constexpr Numerics kFp32 = {"fp32", "precision=fp32", 1e-5};
-constexpr Numerics kOthers[] = {
+constexpr NumericsCase kFp32 = {"fp32", "precision=fp32", 1e-5};
+constexpr NumericsCase kOthers[] = {
     {"bf16", "precision=bf16", 6e-3},
     {"bf16_small", "precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-3},
     {"fp16", "precision=fp16", 1.5e-3},
@@ -78,18 +78,14 @@ std::vector<Change> DrawChanges(const LayoutSpace& space, size_t count, uint32_t
 /// A test case.
 struct Case {
   SmallModel model = SmallModel::kGpt2;
-  Numerics numerics = kFp32;
+  NumericsCase numerics = kFp32;
   std::vector<Change> changes;
   std::string name;
 
   bool in_fp8_space() const { return std::string(numerics.name) != kFp32.name; }
   RunConfig Run(size_t index) const {
     RunConfig run = Space(model, in_fp8_space())[index];
-    const ParallelConfig keys = ParseLayout(numerics.layout, 0);
-    run.layout.precision = keys.precision;
-    run.layout.master = keys.master;
-    run.layout.moments = keys.moments;
-    run.layout.gradients = keys.gradients;
+    run.layout.numerics = ParseLayout(numerics.layout, 0).numerics;
     run.steps = kBefore + kAfter;
     run.loss_scale.growth_interval = 1;  // a scale that moves
     return run;
@@ -99,7 +95,7 @@ struct Case {
 void PrintTo(const Case& test_case, std::ostream* out) { *out << test_case.name; }
 
 /// `count` for each model.
-std::vector<Case> CasesOf(const Numerics& numerics, std::span<const SmallModel> models,
+std::vector<Case> CasesOf(const NumericsCase& numerics, std::span<const SmallModel> models,
                           size_t count) {
   std::vector<Case> cases;
   for (const SmallModel model : models) {
@@ -120,7 +116,7 @@ std::vector<Case> CasesOf(const Numerics& numerics, std::span<const SmallModel> 
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases = CasesOf(kFp32, kSmallModels, 40);
-  for (const Numerics& numerics : kOthers) {
+  for (const NumericsCase& numerics : kOthers) {
     const std::vector<Case> more = CasesOf(numerics, kDenseModels, 8);
     cases.insert(cases.end(), more.begin(), more.end());
   }

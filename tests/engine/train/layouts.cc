@@ -14,39 +14,12 @@
 
 #include "engine/base/error.h"
 #include "engine/config/json/text_values.h"
-#include "engine/config/layout/layout_keys.h"
 #include "engine/config/rules/rules.h"
 
 namespace trimtab {
 namespace {
 
 using Values = std::vector<std::string>;
-
-const LayoutKey& KeyOf(std::string_view name) {
-  const std::span<const LayoutKey> keys = LayoutKeys();
-  const auto found = std::find_if(keys.begin(), keys.end(),
-                                  [name](const LayoutKey& key) { return name == key.name; });
-  TRIMTAB_ASSERT(found != keys.end(), "no key {}", name);
-  return *found;
-}
-
-/// What the key itself lists: "0 | 1", "0..3", "p2p | all_gather".
-Values Listed(const LayoutKey& key) {
-  const std::string text = key.values();
-  Values values;
-  if (const size_t dots = text.find(".."); dots != std::string::npos) {
-    for (int i = std::stoi(text); i <= std::stoi(text.substr(dots + 2)); ++i) {
-      values.push_back(std::to_string(i));
-    }
-    return values;
-  }
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(" | ", begin), text.size());
-    values.push_back(text.substr(begin, end - begin));
-    begin = end + 3;
-  }
-  return values;
-}
 
 template <int kFrom, int kTo>
 Values Numbers(const RunConfig&) {
@@ -144,7 +117,7 @@ const Row& RowAt(size_t i) {
 }
 
 Values ValuesOf(const Row& row, const RunConfig& bound) {
-  return row.values != nullptr ? row.values(bound) : Listed(KeyOf(row.key));
+  return row.values != nullptr ? row.values(bound) : ListedValues(LayoutKeyCalled(row.key));
 }
 
 /// Keys that are not walked.
@@ -164,11 +137,28 @@ void RequireEveryKey() {
 
 }  // namespace
 
+std::vector<std::string> ListedValues(const LayoutKey& key) {
+  const std::string text = key.values();
+  Values values;
+  if (const size_t dots = text.find(".."); dots != std::string::npos) {
+    for (int i = std::stoi(text); i <= std::stoi(text.substr(dots + 2)); ++i) {
+      values.push_back(std::to_string(i));
+    }
+    return values;
+  }
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(" | ", begin), text.size());
+    values.push_back(text.substr(begin, end - begin));
+    begin = end + 3;
+  }
+  return values;
+}
+
 LayoutSpace::LayoutSpace(RunConfig base, int64_t most_ranks) : base_(std::move(base)) {
   RequireEveryKey();
   RunConfig run = base_;
   for (size_t i = 0; i < kRowCount; ++i) {
-    const LayoutKey& key = KeyOf(RowAt(i).key);
+    const LayoutKey& key = LayoutKeyCalled(RowAt(i).key);
     key.parse(key.print(ParallelConfig()), key.name, run.layout);
   }
   Choices choices{};
@@ -178,7 +168,7 @@ LayoutSpace::LayoutSpace(RunConfig base, int64_t most_ranks) : base_(std::move(b
 void LayoutSpace::Descend(size_t depth, int64_t most_ranks, RunConfig& run, Choices& choices) {
   if (depth == kCrossedCount) return AddAlongside(run, choices);
   const Row& row = kCrossed[depth];
-  const LayoutKey& key = KeyOf(row.key);
+  const LayoutKey& key = LayoutKeyCalled(row.key);
   const Values values = ValuesOf(row, run);
   const ParallelConfig before = run.layout;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -209,7 +199,7 @@ void LayoutSpace::AddAlongside(const RunConfig& crossed, Choices choices) {
   const auto add = [&](const ParallelConfig& layout) {
     if (std::find(begin(layouts_), layouts_.end(), layout) != layouts_.end()) return;
     for (size_t i = 0; i < kCount; ++i) {
-      const std::string value = KeyOf(kAlongside[i].key).print(layout);
+      const std::string value = LayoutKeyCalled(kAlongside[i].key).print(layout);
       const auto found = std::find(values[i].begin(), values[i].end(), value);
       TRIMTAB_ASSERT(found != values[i].end(), "{} is no value of {}", value, kAlongside[i].key);
       choices[kCrossedCount + i] = static_cast<uint8_t>(found - values[i].begin());
@@ -220,7 +210,7 @@ void LayoutSpace::AddAlongside(const RunConfig& crossed, Choices choices) {
   // Gives a key one of its values, unless that breaks a rule.
   const auto set = [&](size_t key, size_t value, RunConfig& run) {
     const ParallelConfig before = run.layout;
-    KeyOf(kAlongside[key].key).parse(values[key][value], kAlongside[key].key, run.layout);
+    LayoutKeyCalled(kAlongside[key].key).parse(values[key][value], kAlongside[key].key, run.layout);
     if (FirstBrokenRule(run) != nullptr) run.layout = before;
   };
   for (size_t turn = 0; turn < most_values; ++turn) {

@@ -11,10 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/layout/layout_keys.h"
 #include "engine/config/run/run_config.h"
 #include "tests/engine/train/small_models.h"
 
 namespace trimtab {
+
+/// Returns the values that a key lists: of "0 | 1", "0..3", "p2p | all_gather".
+std::vector<std::string> ListedValues(const LayoutKey& key);
 
 class LayoutSpace {
  public:

@@ -126,7 +126,7 @@ RunConfig SmallMoeRunInFp8(const std::string& name) {
   // As wide as for choices that no rounding turns over, weights would make ten times of its noise:
   // one rank with other micro batches then is 1 % off.
   run.model.init_std = 0.02;
-  run.layout.precision = Precision::kFp8;
+  run.layout.numerics.precision = Precision::kFp8;
   run.sequence_length = 16;
   ModelConfig& model = run.model;
   model.ffn_hidden_size = 64;

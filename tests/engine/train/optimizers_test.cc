@@ -54,7 +54,7 @@ TEST_P(GoldenOptimizerTest, TrainsAsPyTorchDoes) {
   RunConfig run = LoadRunConfig(stem + ".json");
   run.optimizer = OptimizerConfigFromJson(row["optimizer"], "optimizers.json: $");
   const bool rounds = row["moments"] == "int8";
-  if (rounds) run.layout.moments = DType::kI8;
+  if (rounds) run.layout.numerics.moments = DType::kI8;
   const SafetensorsReader golden(stem + ".safetensors");
   const auto device = MakeCpuDevice(1);
   const ParallelContext context = MakeMetaContext(run.layout, 0);
@@ -167,7 +167,7 @@ TEST_P(OptimizerLayoutTest, TrainsAlikeWithinTheMemoryOfTheDryRun) {
 
 TEST_P(OptimizerLayoutTest, CostsTheSameInBothTiers) {
   const RunConfig alone = Run("dp=1,mbs=4");
-  if (alone.layout.precision != Precision::kFp32) return;  // a cpu has no rate of others
+  if (alone.layout.numerics.precision != Precision::kFp32) return;  // a cpu has no rate of others
   const Cluster cluster = GenericCpu();
   ClosedFormEstimator estimator(alone.model, alone.sequence_length, cluster);
   for (const std::string& layout : Layouts()) {

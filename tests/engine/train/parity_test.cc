@@ -36,7 +36,7 @@ class GenesisSource final : public TokenSource {
   std::string text_;
 };
 
-RunConfig ParityRun(bool llama, const std::string& layout, const std::string& device) {
+RunConfig ParityRun(bool llama, const std::string& layout, DeviceKind device) {
   RunConfig run = SmallRun(llama);
   run.device = device;
   run.model.vocab_size = 256;
@@ -89,7 +89,7 @@ std::vector<double> Windows(const std::vector<double>& losses) {
   return means;
 }
 
-class ParityTest : public testing::TestWithParam<std::tuple<bool, std::string>> {
+class ParityTest : public testing::TestWithParam<std::tuple<bool, DeviceKind>> {
  protected:
   const std::vector<double>& WindowsOf(const RunConfig& run) {
     const bool fast = run.fp8.fast_gradients;
@@ -126,7 +126,7 @@ TEST_P(ParityTest, EveryPrecisionLearnsLikeFp32) {
   const std::vector<double> fp32 = WindowsOf(ParityRun(llama, "precision=fp32", device));
   EXPECT_LT(fp32.back(), 0.8 * fp32.front()) << "200 steps must teach something";
   fmt::print("{} on {}: mean loss of steps {} to {}, against that of another precision\n",
-             llama ? "llama" : "gpt2", device, kSteps - kWindow + 1, kSteps);
+             llama ? "llama" : "gpt2", Name(device), kSteps - kWindow + 1, kSteps);
   fmt::print("| {:<60} | {:<5} | {:<6} | {:<6} | {:<6} | {:<6} |\n", "precision", "to", "loss",
              "its", "last", "any");
   for (const ParityCase& c : kCases) {
@@ -146,11 +146,12 @@ TEST_P(ParityTest, EveryPrecisionLearnsLikeFp32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ParityTest,
-                         testing::Combine(testing::Bool(), testing::Values("cpu", "cuda")),
+                         testing::Combine(testing::Bool(),
+                                          testing::Values(DeviceKind::kCpu, DeviceKind::kCuda)),
                          [](const auto& param_info) {
                            return fmt::format("{}_{}",
                                               std::get<0>(param_info.param) ? "llama" : "gpt2",
-                                              std::get<1>(param_info.param));
+                                              Name(std::get<1>(param_info.param)));
                          });
 
 }  // namespace

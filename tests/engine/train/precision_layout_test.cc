@@ -54,9 +54,9 @@ constexpr const char* kLayouts[] = {"tp=2,mbs=4",
                                     "pp=2,mbs=4,tp=2,sp=1,schedule=zero-bubble",
                                     "pp=2,vp=2,mbs=4,schedule=interleaved-1f1b"};
 
-using Parameter = std::tuple<bool, PrecisionCase, const char*, const char*>;
+using Parameter = std::tuple<bool, PrecisionCase, const char*, DeviceKind>;
 
-RunConfig RunOf(bool llama, const std::string& layout, const std::string& device = "cpu") {
+RunConfig RunOf(bool llama, const std::string& layout, DeviceKind device = DeviceKind::kCpu) {
   RunConfig run = SmallRun(llama);
   run.device = device;
   if (llama) run.model.ffn_hidden_size = 64;  // fp8 takes multiples of 16 per rank
@@ -97,8 +97,8 @@ TEST_P(PrecisionLayoutTest, TrainsLikeOneRank) {
 
 std::string CaseName(const testing::TestParamInfo<Parameter>& info) {
   const auto& [llama, precision, layout, device] = info.param;
-  std::string name =
-      fmt::format("{}_{}_{}_{}", device, llama ? "llama" : "gpt2", precision.precision, layout);
+  std::string name = fmt::format("{}_{}_{}_{}", Name(device), llama ? "llama" : "gpt2",
+                                 precision.precision, layout);
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
@@ -108,22 +108,21 @@ std::string CaseName(const testing::TestParamInfo<Parameter>& info) {
 INSTANTIATE_TEST_SUITE_P(Precisions, PrecisionLayoutTest,
                          testing::Combine(testing::Bool(), testing::ValuesIn(kPrecisions),
                                           testing::ValuesIn(kLayouts),
-                                          testing::Values("cpu", "cuda")),
+                                          testing::Values(DeviceKind::kCpu, DeviceKind::kCuda)),
                          CaseName);
 
 // The dry run counts every byte of every precision: it peaks where the device's allocator does.
-class PrecisionMemoryTest : public testing::TestWithParam<const char*> {};
+class PrecisionMemoryTest : public testing::TestWithParam<DeviceKind> {};
 
 TEST_P(PrecisionMemoryTest, DryRunPeakIsTheMeasuredPeak) {
-  const std::string name = GetParam();
-  TRIMTAB_SKIP_WITHOUT_DEVICE(name);
-  const DeviceKind kind = name == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+  const DeviceKind kind = GetParam();
+  TRIMTAB_SKIP_WITHOUT_DEVICE(kind);
   for (const bool llama : {false, true}) {
     for (const PrecisionCase& precision : kPrecisions) {
       for (const char* layout : {"mbs=4", "mbs=4,recompute=full", "mbs=4,recompute=full:uniform:2",
                                  "mbs=4,recompute=selective:core_attn+layernorm+mlp_act",
                                  "mbs=4,recompute=selective:mlp+logits"}) {
-        const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision, name);
+        const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision, kind);
         const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
         const auto device = MakeMetaDevice(1, kind);
         const ParallelContext context = MakeMetaContext(run.layout, 0);
@@ -136,8 +135,11 @@ TEST_P(PrecisionMemoryTest, DryRunPeakIsTheMeasuredPeak) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, PrecisionMemoryTest, testing::Values("cpu", "cuda"),
-                         [](const auto& param_info) { return std::string(param_info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, PrecisionMemoryTest,
+                         testing::Values(DeviceKind::kCpu, DeviceKind::kCuda),
+                         [](const auto& param_info) {
+                           return std::string(Name(param_info.param));
+                         });
 
 }  // namespace
 }  // namespace trimtab

@@ -22,16 +22,16 @@ constexpr const char* kPlans[] = {"full",
                                   "selective:mlp_act+logits",
                                   "selective:core_attn+layernorm+mlp_act+mlp+logits"};
 
-struct Numerics {
+struct NumericsCase {
   const char* name;
   const char* layout;
   const char* fp8_scaling;
 };
-constexpr Numerics kNumerics[] = {{"fp32", "precision=fp32", "delayed"},
-                                  {"bf16", "precision=bf16", "delayed"},
-                                  {"fp16", "precision=fp16", "delayed"},
-                                  {"fp8_delayed", "precision=fp8", "delayed"},
-                                  {"fp8_current", "precision=fp8", "current"}};
+constexpr NumericsCase kNumerics[] = {{"fp32", "precision=fp32", "delayed"},
+                                      {"bf16", "precision=bf16", "delayed"},
+                                      {"fp16", "precision=fp16", "delayed"},
+                                      {"fp8_delayed", "precision=fp8", "delayed"},
+                                      {"fp8_current", "precision=fp8", "current"}};
 
 // A zero-bubble pipeline makes the gradients of weights later than those of activations.
 constexpr const char* kLayouts[] = {"mbs=4", "tp=2,sp=1,dp=2,zero=1,mbs=4",
@@ -70,7 +70,7 @@ std::vector<Outcome> Train(const RunConfig& run) {
   return outcomes;
 }
 
-using Parameter = std::tuple<bool, Numerics, const char*>;
+using Parameter = std::tuple<bool, NumericsCase, const char*>;
 
 class RecomputeTest : public testing::TestWithParam<Parameter> {};
 

@@ -43,8 +43,8 @@ std::vector<int64_t> DryRunPeaks(const RunConfig& run, const TokenSource& source
   return peaks;
 }
 
-std::string WhyNotOn(const std::string& device) {
-  if (device == "cpu" || FindCudaDevices().device_count > 0) return "";
+std::string WhyNotOn(DeviceKind device) {
+  if (device == DeviceKind::kCpu || FindCudaDevices().device_count > 0) return "";
   return "no CUDA device: " + FindCudaDevices().reason;
 }
 

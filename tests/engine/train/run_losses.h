@@ -35,8 +35,8 @@ RunConfig SmallRun(bool llama);
 /// over.
 RunConfig SmallExpertRun(bool llama);
 
-/// Why a test cannot run on `device` ("cpu", "cuda"); empty when it can.
-std::string WhyNotOn(const std::string& device);
+/// Why a test cannot run on `device`; empty when it can.
+std::string WhyNotOn(DeviceKind device);
 
 }  // namespace trimtab
 

@@ -338,7 +338,7 @@ TEST(RunTraining, RefusesBadTargetsBeforeItTrains) {
   options.on_step = [](const TrainingStep&) { FAIL() << "trained"; };
   EXPECT_THROW(RunTraining(RunWith(false, "mbs=2"), options), StorageError);
   RunConfig run = RunWith(false, "mbs=2");
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   EXPECT_THROW(RunTraining(run, {}), EnvironmentError);
 }
 

@@ -116,7 +116,7 @@ RunConfig RunToLayOutInFp8(bool llama) {
   run.model.num_layers = 4;
   run.model.max_sequence_length = 32;
   run.sequence_length = 32;
-  run.layout.precision = Precision::kFp8;
+  run.layout.numerics.precision = Precision::kFp8;
   return run;
 }
 

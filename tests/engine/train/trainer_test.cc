@@ -60,7 +60,7 @@ TEST(TrainerTest, ReportsALossThatIsNotFinite) {
 // A loss scale far too large costs steps, not the run.
 TEST(TrainerTest, SkipsStepsUntilTheLossScaleFits) {
   RunConfig run = SmallRun(false);
-  run.layout.precision = Precision::kFp16;
+  run.layout.numerics.precision = Precision::kFp16;
   run.loss_scale.initial = 0x1p32;
   const auto device = MakeCpuDevice(1);
   const ParallelContext context = MakeMetaContext(run.layout, 0);
@@ -79,7 +79,7 @@ TEST(TrainerTest, SkipsStepsUntilTheLossScaleFits) {
 
 TEST(TrainerTest, FailsWhenTheLossScaleCannotFall) {
   RunConfig run = SmallRun(false);
-  run.layout.precision = Precision::kFp16;
+  run.layout.numerics.precision = Precision::kFp16;
   run.loss_scale = {.initial = 0x1p32, .minimum = 0x1p32};
   EXPECT_THROW(TrainOnRanks(run, OneSample(), 1), Error);
 }

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "engine/base/error.h"
+#include "engine/config/layout/layout_keys.h"
 #include "engine/config/rules/rules.h"
 #include "engine/families/load_config.h"
 
@@ -16,7 +20,7 @@ RunConfig RunOf(const std::string& model, const std::string& layout, int64_t ran
   run.layout = ParseLayout(layout, ranks);
   run.global_batch = global_batch;
   run.sequence_length = sequence_length;
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   RequireLegal(run);
   return run;
 }
@@ -100,6 +104,63 @@ TEST(ToMegatron, AsksForLlama3AndItsShardingAndRecompute) {
     ExpectHas(text, option);
   }
   ExpectHasNot(text, "--add-qkv-bias");
+}
+
+/// A layout, and another value of one of its keys.
+struct KeyChange {
+  const char* key;
+  const char* model;
+  const char* layout;
+  const char* value;
+};
+constexpr char kGpt[] = "gpt2-124m";
+constexpr char kMoe[] = "mixtral-8x7b";
+constexpr char kDense[] = "tp=2,sp=1,cp=2,pp=2,dp=2,zero=1,mbs=1,precision=bf16";
+constexpr char kChunks[] = "pp=2,vp=2,dp=2,mbs=1,precision=bf16";
+constexpr char kExperts[] = "tp=2,sp=1,ep=2,dp=4,mbs=1,precision=bf16";
+constexpr char kFsdp[] = "dp=4,zero=3,mbs=1,precision=bf16";
+constexpr KeyChange kKeyChanges[] = {
+    {"tp", kGpt, kDense, "4"},
+    {"sp", kGpt, kDense, "0"},
+    {"tp_overlap_chunks", kGpt, kDense, "2"},
+    {"cp", kGpt, kDense, "4"},
+    {"cp_comm_type", kGpt, kDense, "all_gather"},
+    {"pp", kGpt, kDense, "4"},
+    {"vp", kGpt, kChunks, "3"},
+    {"stages", kGpt, kDense, "5+7"},
+    {"ep", kMoe, kExperts, "4"},
+    {"etp", kMoe, kExperts, "2"},
+    {"dispatch", kMoe, kExperts, "allgather"},
+    {"zero", kGpt, kDense, "2"},
+    {"shard", kGpt, kDense, "2"},
+    {"reshard_after_forward", kGpt, kFsdp, "0"},
+    {"overlap_grad_reduce", kGpt, kDense, "0"},
+    {"overlap_param_gather", kGpt, kDense, "1"},
+    {"schedule", kGpt, kDense, "gpipe"},
+    {"mbs", kGpt, kDense, "2"},
+    {"recompute", kGpt, kDense, "full"},
+    {"precision", kGpt, kDense, "fp16"},
+    {"master", kGpt, kDense, "remainder"},
+    {"moments", kGpt, kDense, "bf16"},
+    {"grads", kGpt, kDense, "bf16"},
+};
+
+// Megatron-LM counts the data-parallel ranks itself. A new key needs a row.
+TEST(ToMegatron, SaysEveryKeyOfALayoutOrRefusesIt) {
+  const auto text_of = [](const RunConfig& run) {
+    RequireLegal(run);
+    const std::string refused = WhyNot(run);
+    return refused.empty() ? TextOf(run) : refused;
+  };
+  for (const LayoutKey& key : LayoutKeys()) {
+    if (std::string_view(key.name) == "dp") continue;
+    const auto* row = std::ranges::find(kKeyChanges, std::string_view(key.name), &KeyChange::key);
+    ASSERT_NE(row, std::end(kKeyChanges)) << key.name;
+    RunConfig run = RunOf(row->model, row->layout, /*ranks=*/0, 64, 1024);
+    const std::string before = text_of(run);
+    key.parse(row->value, key.name, run.layout);
+    EXPECT_NE(text_of(run), before) << key.name;
+  }
 }
 
 // A replica is sharded over the ranks of context parallelism too.

@@ -144,10 +144,12 @@ TEST(SpreadCaveat, NamesTheWorstTable) {
 
 /// Products and attention have tables of their own; no step of training runs the ops of serving.
 const std::set<OpKind>& Elsewhere() {
-  static const std::set<OpKind> kinds = {
-      OpKind::kGemm,       OpKind::kGroupedGemm,      OpKind::kAttentionForward,
-      OpKind::kStoreKv,    OpKind::kPagedAttention,   OpKind::kAttentionBackward,
-      OpKind::kPackedGemm, OpKind::kGroupedPackedGemm};
+  static const std::set<OpKind> kinds = {OpKind::kGemm, OpKind::kGroupedGemm,
+                                         OpKind::kAttentionForward, OpKind::kStoreKv,
+                                         OpKind::kPagedAttention, OpKind::kAttentionBackward,
+                                         OpKind::kPackedGemm, OpKind::kGroupedPackedGemm,
+                                         // These updates are priced as AdamW.
+                                         OpKind::kMomentum, OpKind::kNormalize, OpKind::kQuintic};
   return kinds;
 }
 
@@ -250,7 +252,7 @@ TEST(ReferenceRace, StepFactorsAreThoseOfTheModesHoweverTheMachineWanders) {
 
 TEST(Calibrate, RefusesADeviceItCannotMeasure) {
   CalibrateOptions options;
-  options.device = "cuda";
+  options.device = DeviceKind::kCuda;
   EXPECT_THROW(Calibrate(options), EnvironmentError);
 }
 

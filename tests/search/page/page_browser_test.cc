@@ -26,11 +26,11 @@ constexpr const char* kBadPage = R"(<!doctype html><body style="margin:0">
 class PageInBrowser : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    Write("measured.html", ReportHtml(MeasuredReport()));
-    Write("predicted.html", ReportHtml(PredictedReport()));
-    Write("lonely.html", ReportHtml(LonelyReport()));
-    Write("large.html", ReportHtml(LargeReport(1200)));
-    Write("hostile.html", ReportHtml(HostileReport()));
+    Write("measured.html", ReportHtml(MeasuredReport(), SomeFindings()));
+    Write("predicted.html", ReportHtml(PredictedReport(), SomeFindings()));
+    Write("lonely.html", ReportHtml(LonelyReport(), SomeFindings()));
+    Write("large.html", ReportHtml(LargeReport(1200), SomeFindings()));
+    Write("hostile.html", ReportHtml(HostileReport(), HostileFindings()));
     Write("bad.html", kBadPage);
     std::string command = "python3 tests/search/page/look_at_pages.py " + Path("browser");
     for (const char* view :

@@ -8,6 +8,9 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kHostile[] =
+    "</script><script>console.error(1)</script><img src=x onerror=alert(1)>\"'`{{vega}}]]>";
+
 void MakePredicted(json& row) {
   row["state"] = "predicted";
   row["standing"] = "predicted";
@@ -28,6 +31,13 @@ void MakePredicted(json& row) {
 json MeasuredReport() {
   std::ifstream file("testdata/report/report.json");
   return json::parse(file);
+}
+
+Findings SomeFindings() {
+  return {.decided = {{"it is ahead of every other (95 % sure)"},
+                      {"not told apart from it yet", {"tp=2,dp=1,mbs=4", "tp=4,dp=1,mbs=1"}}},
+          .trust = {{"predictions off by 1.5 % in the median"}},
+          .worse = "slower"};
 }
 
 json PredictedReport() {
@@ -92,8 +102,7 @@ json LargeReport(int64_t rows) {
 
 json HostileReport() {
   json report = MeasuredReport();
-  const std::string hostile =
-      "</script><script>console.error(1)</script><img src=x onerror=alert(1)>\"'`{{vega}}]]>";
+  const std::string hostile = kHostile;
   report["problem"]["model"]["name"] = hostile;
   report["problem"]["cluster"]["name"] = hostile;
   report["ranking"][0]["layout"] = hostile;
@@ -102,9 +111,17 @@ json HostileReport() {
   report["explanation"][0]["value"] = hostile;
   report["recommended"]["binds"]["text"] = hostile;
   report["space"]["pruned"][0]["rule"] = hostile;
-  report["machine"]["text"] = hostile + "\xff";
   report["study"] = hostile;
   return report;
+}
+
+Findings HostileFindings() {
+  const Finding hostile = {kHostile + std::string("\xff"), {kHostile}};
+  return {.limits = {hostile},
+          .takes = {hostile},
+          .decided = {hostile},
+          .trust = {hostile},
+          .worse = "slower"};
 }
 
 }  // namespace trimtab

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "search/page/findings.h"
+
 namespace trimtab {
 
 /// testdata/report/report.json: six layouts measured, one that ran out of memory, 98 predicted.
@@ -19,5 +21,9 @@ nlohmann::json LargeReport(int64_t rows);
 
 /// Names and messages that try to leave their place in the page.
 nlohmann::json HostileReport();
+Findings HostileFindings();
+
+/// Returns sentences for MeasuredReport.
+Findings SomeFindings();
 
 }  // namespace trimtab

@@ -45,20 +45,21 @@ TEST(Page, ItsFixturesFollowTheSchema) {
 
 TEST(Page, SaysTheVerdictInWords) {
   const nlohmann::json report = MeasuredReport();
-  const std::string html = WithoutScripts(ReportHtml(report));
+  const std::string html = WithoutScripts(ReportHtml(report, SomeFindings()));
   EXPECT_NE(html.find("<h1>2-way tensor parallel, micro batch 1, fp32, on 2 ranks × 1 thread</h1>"),
             std::string::npos);
   for (const char* words :
-       {"Against the plain default", "+89.8 %", "2.9 % <small>behind</small>", "2.2 % and 3.5 %",
+       {"Against the plain default", "+89.8 %", "2.9 % <small>slower</small>", "2.2 % and 3.5 %",
         "left under a rank's limit of 256 MiB", "compute-bound: 86 % of the step computes",
-        "The race ended when first place was clear, after 7 rounds", "4 ranks x 1 thread"}) {
+        "30 visits in 7 rounds. Intervals hold at 95 %",
+        "It is ahead of every other (95 % sure)."}) {
     EXPECT_NE(html.find(words), std::string::npos) << words;
   }
 }
 
 TEST(Page, WithoutScriptsItsTablesHoldEveryFigure) {
   nlohmann::json report = LargeReport(1200);
-  const std::string html = WithoutScripts(ReportHtml(report));
+  const std::string html = WithoutScripts(ReportHtml(report, SomeFindings()));
   const auto expect = [&](const nlohmann::json& value, const char* what) {
     EXPECT_NE(html.find(Grouped(value.get<double>())), std::string::npos) << what << value;
   };
@@ -81,7 +82,7 @@ TEST(Page, WithoutScriptsItsTablesHoldEveryFigure) {
 
 TEST(Page, EveryFigureOfTheOrderSaysHowFarItCanBeTrusted) {
   const nlohmann::json report = MeasuredReport();
-  const std::string html = ReportHtml(report);
+  const std::string html = ReportHtml(report, SomeFindings());
   const std::string ranking = html.substr(html.find("id=\"ranking\""));
   const size_t rows = report["ranking"].size();
   // Each row has the order's figure and the prediction.
@@ -92,7 +93,7 @@ TEST(Page, EveryFigureOfTheOrderSaysHowFarItCanBeTrusted) {
 TEST(Page, TheOrdersOwnFigureComesFirst) {
   nlohmann::json report = MeasuredReport();
   const auto before = [&](const char* first, const char* second) {
-    const std::string html = ReportHtml(report);
+    const std::string html = ReportHtml(report, SomeFindings());
     const size_t ranking = html.find("id=\"ranking\"");
     return html.find(first, ranking) < html.find(second, ranking);
   };
@@ -104,40 +105,31 @@ TEST(Page, TheOrdersOwnFigureComesFirst) {
   EXPECT_TRUE(before(">Tokens/s a GPU<", ">Tokens/s<"));
 }
 
-TEST(Page, NamesTheTiedAndWhatIsWorthProving) {
-  nlohmann::json report = MeasuredReport();
-  const std::string second = report["ranking"][1]["layout"];
-  report["race"]["ended"] = "tie";
-  report["race"]["tied"] = {report["recommended"]["layout"], second};
-  report["recommended"]["contender"] = {
-      {"layout", "tp=4,dp=1,mbs=9"}, {"global_batch", 16}, {"expected_gain", 0.031}};
-  const std::string html = ReportHtml(report);
-  EXPECT_NE(html.find("Shares first place, within 1 %, with " + LayoutHtml(second)),
-            std::string::npos);
-  EXPECT_NE(html.find("expected to be 3.1 % better"), std::string::npos);
+TEST(Page, PrintsFindingsAsSentences) {
+  const Findings findings = {.limits = {{"it does not meet --require days<=2: 2.9 days"}},
+                             .takes = {{"1B tokens take 3 days"}},
+                             .decided = {{"a tie: these are within 1 % of it", {"tp=4", "tp=8"}}},
+                             .trust = {{"1 of 3 visits waited"}},
+                             .worse = "more memory"};
+  const std::string html = ReportHtml(MeasuredReport(), findings);
+  for (const char* words :
+       {"role=\"note\">It does not meet --require days&lt;=2: 2.9 days.</p>",
+        "<p>1B tokens take 3 days.</p>",
+        "<p>A tie: these are within 1 % of it: <code>tp=4</code> and <code>tp=8</code>.</p>",
+        "<p>1 of 3 visits waited.</p>", "2.9 % <small>more memory</small>"}) {
+    EXPECT_NE(html.find(words), std::string::npos) << words;
+  }
 }
 
-TEST(Page, SaysHowARaceEndedAndWhatIsExpectedToBeLost) {
-  nlohmann::json report = MeasuredReport();
-  report["race"]["ended"] = "small_loss";
-  report["race"]["expected_loss"] = 0.0021;
-  const std::string html = ReportHtml(report);
-  EXPECT_NE(html.find("ended when further visits were not expected to gain anything that matters"),
-            std::string::npos);
-  EXPECT_NE(html.find("expected to be 0.2 % worse than the true best"), std::string::npos);
-}
-
-TEST(Page, NamesSlowRanksAndRequirementsThatAreNotMet) {
-  nlohmann::json report = MeasuredReport();
-  EXPECT_NE(ReportHtml(report).find("waited for a rank slower than the others"), std::string::npos);
-  EXPECT_EQ(ReportHtml(report).find("does not meet"), std::string::npos);
-  report["recommended"]["training"]["unmet"] = {"days<=2: 2.9 days"};
-  EXPECT_NE(ReportHtml(report).find("It does not meet --require days&lt;=2: 2.9 days"),
-            std::string::npos);
+TEST(Page, SaysWhereARowStands) {
+  EXPECT_EQ(StandingWords("failed", "out_of_memory", ""), "failed: out of memory");
+  EXPECT_EQ(StandingWords("failed", "failed", ""), "failed");
+  EXPECT_EQ(StandingWords("racing", "measured", ""), "racing");
+  EXPECT_EQ(StandingWords("behind", "measured", "ordered by memory"), "behind: ordered by memory");
 }
 
 TEST(Page, FetchesNothing) {
-  const std::string html = ReportHtml(MeasuredReport());
+  const std::string html = ReportHtml(MeasuredReport(), SomeFindings());
   EXPECT_NE(html.find("default-src 'none'"), std::string::npos);
   const std::string page = WithoutScripts(html);
   for (const char* fetching : {"http:", "https:", " src=", "<iframe", "<object", "<embed"}) {
@@ -150,8 +142,8 @@ TEST(Page, FetchesNothing) {
 }
 
 TEST(Page, NoTextLeavesItsPlace) {
-  const std::string plain = ReportHtml(MeasuredReport());
-  const std::string hostile = ReportHtml(HostileReport());
+  const std::string plain = ReportHtml(MeasuredReport(), SomeFindings());
+  const std::string hostile = ReportHtml(HostileReport(), HostileFindings());
   for (const char* tag : {"<script", "</script", "<img", "const vega ="}) {
     EXPECT_EQ(Count(hostile, tag), Count(plain, tag)) << tag;
   }
@@ -165,8 +157,8 @@ TEST(Page, SaysLayoutsInWords) {
             "8-way data parallel with sharded optimizer, micro batch 2, recompute full, bf16 with "
             "remainder masters");
   EXPECT_EQ(LayoutWords("what=is,this"), "what=is,this");
-  EXPECT_EQ(PlaceWords("cpu", 1, 2), "1 rank × 2 threads");
-  EXPECT_EQ(PlaceWords("cuda", 8, 1), "8 GPUs");
+  EXPECT_EQ(PlaceWords(DeviceKind::kCpu, 1, 2), "1 rank × 2 threads");
+  EXPECT_EQ(PlaceWords(DeviceKind::kCuda, 8, 1), "8 GPUs");
 }
 
 TEST(Page, GathersTheOpsOfAStep) {

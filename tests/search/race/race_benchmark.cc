@@ -2,6 +2,9 @@
 // the true best, how often intervals hold the truth, and what a race costs against single visits of
 // ten steps to its first candidates (at full speed).
 //
+// The same machines are raced on by plain policies (plain_policy.h): with any number of entrants,
+// and with no more than the first eight by prediction.
+//
 //   bazel run //tests/search/race:race_benchmark -- [searches of each kind] [first seed] [visits]
 //       [kinds]
 
@@ -10,9 +13,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "profiler/stats.h"
 #include "tests/search/fake_machine.h"
+#include "tests/search/race/plain_policy.h"
 
 namespace trimtab {
 namespace {
@@ -24,48 +31,71 @@ double Mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+/// The outcome of the races of one policy on machines of one kind.
+class Tally {
+ public:
+  void Add(const FakeMachine::Outcome& outcome) {
+    regrets_.push_back(outcome.regret);
+    rounds_.push_back(static_cast<double>(outcome.rounds));
+    visits_.push_back(static_cast<double>(outcome.visits));
+    scatters_.push_back(100 * outcome.race.fit->scatter());
+    seconds_ += outcome.seconds;
+    single_seconds_ += outcome.single_seconds;
+    intervals_ += outcome.intervals;
+    right_ += outcome.intervals_right;
+  }
+
+  void Print(const std::string& kind, const std::string& policy) {
+    std::sort(regrets_.begin(), regrets_.end());
+    const auto searches = static_cast<double>(regrets_.size());
+    const auto within =
+        std::count_if(regrets_.begin(), regrets_.end(), [](double r) { return r <= 0.01; });
+    fmt::print(
+        "{:<10} {:<8} {:>8.1f}% {:>8.2f}% {:>8.2f}% {:>8.2f}% {:>9.1f}% {:>8.0f} {:>8.1f} {:>8.2f} "
+        "{:>7.2f}%\n",
+        kind, policy, 100 * static_cast<double>(within) / searches, 100 * Mean(regrets_),
+        100 * regrets_[static_cast<size_t>(0.95 * searches)], 100 * regrets_.back(),
+        100 * static_cast<double>(right_) / static_cast<double>(std::max<int64_t>(1, intervals_)),
+        Median(rounds_), Mean(visits_), seconds_ / single_seconds_, Median(scatters_));
+    std::fflush(stdout);
+  }
+
+ private:
+  std::vector<double> regrets_;
+  std::vector<double> rounds_;
+  std::vector<double> visits_;
+  std::vector<double> scatters_;
+  double seconds_ = 0;
+  double single_seconds_ = 0;
+  int64_t intervals_ = 0;
+  int64_t right_ = 0;
+};
+
 void Main(int searches, uint64_t first_seed, int64_t most_visits, std::vector<std::string> kinds) {
   if (kinds.empty()) {
     kinds = kTraceKinds;
-    kinds.insert(kinds.end(), {"loaded", "mispriced"});
+    kinds.insert(kinds.end(), {"outliers", "loaded", "mispriced"});
   }
-  fmt::print("{:<10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8}\n", "trace",
-             "within 1%", "mean", "regret95", "worst", "intervals", "rounds", "visits", "time/1x",
-             "scatter");
+  constexpr int64_t kFewEntrants = 8;
+  const RacePolicy belief;
+  const PlainPolicy plain;
+  const PlainPolicy plain_of_few(kFewEntrants);
+  const std::pair<const char*, const RacePolicy*> policies[] = {
+      {"belief", &belief}, {"plain", &plain}, {"plain-8", &plain_of_few}};
+  fmt::print("{:<10} {:<8} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8}\n", "trace",
+             "policy", "within 1%", "mean", "regret95", "worst", "intervals", "rounds", "visits",
+             "time/1x", "scatter");
   for (const std::string& kind : kinds) {
-    std::vector<double> regrets;
-    std::vector<double> rounds;
-    std::vector<double> visits;
-    double seconds = 0;
-    double single_seconds = 0;
-    std::vector<double> scatters;
-    int64_t intervals = 0;
-    int64_t right = 0;
-    for (int i = 0; i < searches; ++i) {
-      const FakeMachineOptions options = MakeMachine(kind, first_seed + static_cast<uint64_t>(i));
-      const bool few = kind == "loaded" || kind == "mispriced";
-      const FakeMachine::Outcome outcome =
-          FakeMachine(options).Run({}, few ? std::min(most_visits, kFewVisits) : most_visits);
-      regrets.push_back(outcome.regret);
-      rounds.push_back(static_cast<double>(outcome.rounds));
-      visits.push_back(static_cast<double>(outcome.visits));
-      seconds += outcome.seconds;
-      single_seconds += outcome.single_seconds;
-      scatters.push_back(100 * outcome.race.fit->scatter());
-      intervals += outcome.intervals;
-      right += outcome.intervals_right;
+    const bool few = kind == "loaded" || kind == "mispriced";
+    const int64_t most = few ? std::min(most_visits, kFewVisits) : most_visits;
+    for (const auto& [name, policy] : policies) {
+      Tally tally;
+      for (int i = 0; i < searches; ++i) {
+        const FakeMachineOptions options = MakeMachine(kind, first_seed + static_cast<uint64_t>(i));
+        tally.Add(FakeMachine(options).Run({}, most, *policy));
+      }
+      tally.Print(kind, name);
     }
-    std::sort(regrets.begin(), regrets.end());
-    const auto within =
-        std::count_if(regrets.begin(), regrets.end(), [](double r) { return r <= 0.01; });
-    fmt::print(
-        "{:<10} {:>8.1f}% {:>8.2f}% {:>8.2f}% {:>8.2f}% {:>9.1f}% {:>8.0f} {:>8.0f} {:>8.2f} "
-        "{:>7.2f}%\n",
-        kind, 100.0 * static_cast<double>(within) / searches, 100 * Mean(regrets),
-        100 * regrets[static_cast<size_t>(0.95 * searches)], 100 * regrets.back(),
-        100.0 * static_cast<double>(right) / static_cast<double>(intervals), Median(rounds),
-        Mean(visits), seconds / single_seconds, Median(scatters));
-    std::fflush(stdout);
   }
 }
 

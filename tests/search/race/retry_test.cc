@@ -9,7 +9,7 @@ namespace {
 
 CandidateRecord Predicted(int64_t peak_mem_bytes) {
   CandidateRecord candidate;
-  candidate.run.device = "cuda";
+  candidate.run.device = DeviceKind::kCuda;
   candidate.closed_form.emplace();
   candidate.closed_form->peak_mem_bytes = peak_mem_bytes;
   return candidate;
@@ -82,7 +82,7 @@ TEST(Retry, OutOfMemoryRulesOutWhoNeedsAsMuch) {
 
 TEST(Retry, RanksOfOneMachineShareItsMemory) {
   std::vector<CandidateRecord> candidates = {Predicted(100), Predicted(60)};
-  for (CandidateRecord& candidate : candidates) candidate.run.device = "cpu";
+  for (CandidateRecord& candidate : candidates) candidate.run.device = DeviceKind::kCpu;
   candidates[1].run.layout.dp = 2;
   Fail(candidates[0], TrialState::kOutOfMemory);
   EXPECT_EQ(FindHopeless(candidates).size(), 1u);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "tests/search/search_fakes.h"
 
@@ -11,13 +12,14 @@ namespace {
 
 /// A candidate with a closed form of these figures.
 CandidateRecord Predicted(double step_time_s, int64_t peak_mem_bytes, int64_t ranks = 1) {
+  Prediction prediction;
   CandidateRecord candidate;
-  candidate.run.device = "cuda";
+  candidate.run.device = DeviceKind::kCuda;
   candidate.run.layout.dp = ranks;
-  candidate.closed_form.emplace();
-  candidate.closed_form->step_time_s = step_time_s;
-  candidate.closed_form->tokens_per_s = 100 / step_time_s;
-  candidate.closed_form->peak_mem_bytes = peak_mem_bytes;
+  prediction.step_time_s = step_time_s;
+  prediction.tokens_per_s = 100 / step_time_s;
+  prediction.peak_mem_bytes = peak_mem_bytes;
+  candidate.closed_form = std::move(prediction);
   return candidate;
 }
 
@@ -88,7 +90,7 @@ TEST(Strategy, NothingLeadsWithoutADryRun) {
 TEST(Strategy, DryRunsGoToTheLeadersOfEachNumberOfGpusAndNumerics) {
   std::vector<CandidateRecord> candidates = {Predicted(1, 1, 8), Predicted(4, 1, 2),
                                              Predicted(2, 1, 8)};
-  candidates[2].run.layout.precision = Precision::kBf16;
+  candidates[2].run.layout.numerics.precision = Precision::kBf16;
   candidates[0].dry_run = candidates[0].closed_form;
   EXPECT_EQ(ChooseMoreDryRuns(Objective::kThroughput, candidates), (std::vector<size_t>{1, 2}));
   candidates[1].dry_run = candidates[1].closed_form;
@@ -96,7 +98,7 @@ TEST(Strategy, DryRunsGoToTheLeadersOfEachNumberOfGpusAndNumerics) {
   EXPECT_TRUE(ChooseMoreDryRuns(Objective::kThroughput, candidates).empty());
   // Ranks of a cpu share one machine, and none is chosen for their number.
   candidates[1].dry_run.reset();
-  for (CandidateRecord& each : candidates) each.run.device = "cpu";
+  for (CandidateRecord& each : candidates) each.run.device = DeviceKind::kCpu;
   EXPECT_TRUE(ChooseMoreDryRuns(Objective::kThroughput, candidates).empty());
 }
 

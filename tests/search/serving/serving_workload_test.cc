@@ -11,6 +11,8 @@
 #include "engine/infer/serving_json.h"
 #include "profiler/serving/serving_trial.h"
 #include "search/driver.h"
+#include "search/page/html.h"
+#include "search/page/page.h"
 #include "search/report.h"
 #include "search/search_result.h"
 #include "search/serving/serving_search.h"
@@ -124,6 +126,21 @@ TEST_F(ServingWorkloadTest, WhatIsMeasuredDecides) {
   const nlohmann::json report = ReportJson(result);
   EXPECT_EQ(Breach(report), "");
   EXPECT_EQ(report["recommended"]["measured"]["service"]["failed"], 0);
+}
+
+TEST_F(ServingWorkloadTest, ItsPageHasARankingAsATrainingsHas) {
+  options_.race.prove_count = 0;
+  const SearchResult result = Search();
+  const nlohmann::json report = ReportJson(result);
+  const std::string html = ReportHtml(report, MakeFindings(result));
+  const size_t frontier = html.find("<section id=\"frontier\">");
+  const size_t ranking = html.find("<section id=\"ranking\">");
+  ASSERT_LT(frontier, ranking);
+  ASSERT_NE(ranking, std::string::npos);
+  for (const nlohmann::json& row : report["ranking"]) {
+    EXPECT_NE(html.find(LayoutHtml(row["layout"].get<std::string>()), ranking), std::string::npos);
+  }
+  EXPECT_NE(html.find("<th class=\"number\">TTFT p99, ms</th>", ranking), std::string::npos);
 }
 
 TEST_F(ServingWorkloadTest, WhatFailsIsReplaced) {

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/config/layout/layout_keys.h"
 #include "search/space/space_description.h"
+#include "search/space/space_rows.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {
@@ -68,6 +71,57 @@ TEST(Narrowing, RefusesWhatNoCandidateHas) {
   EXPECT_EQ(Refusal({"tp=2", "tp=4"}), "--fix: tp is given twice");
   EXPECT_NE(Refusal({"schedule=1f1c"}).find("1f1b"), std::string::npos);
   EXPECT_NE(Refusal({"stages=1+1"}), "") << "stages are balanced, not searched";
+}
+
+/// A value of each key that is not its default. A new key needs one.
+constexpr std::pair<const char*, const char*> kOtherValues[] = {
+    {"tp", "2"},
+    {"sp", "1"},
+    {"tp_overlap_chunks", "4"},
+    {"cp", "2"},
+    {"cp_comm_type", "all_gather"},
+    {"pp", "2"},
+    {"vp", "2"},
+    {"ep", "2"},
+    {"etp", "2"},
+    {"dispatch", "allgather"},
+    {"dp", "4"},
+    {"zero", "3"},
+    {"shard", "2"},
+    {"reshard_after_forward", "0"},
+    {"overlap_param_gather", "1"},
+    {"schedule", "gpipe"},
+    {"mbs", "2"},
+    {"recompute", "full:block:2"},
+    {"precision", "bf16"},
+    {"master", "remainder"},
+    {"moments", "bf16"},
+    {"grads", "bf16"},
+};
+/// Keys that no dimension binds.
+constexpr std::string_view kNotSearched[] = {"stages", "overlap_grad_reduce"};
+
+TEST(Narrowing, TakesEveryKeyThatIsSearched) {
+  std::vector<std::string> searched;
+  for (const LayoutKey& key : LayoutKeys()) {
+    if (std::ranges::find(kNotSearched, key.name) == std::end(kNotSearched)) {
+      searched.emplace_back(key.name);
+    }
+  }
+  EXPECT_EQ(TrainingKeys().names(), searched);
+  for (const std::string& name : searched) {
+    const auto* other =
+        std::ranges::find(kOtherValues, name, [](const auto& of) { return of.first; });
+    ASSERT_NE(other, std::end(kOtherValues)) << name;
+    const auto fixed = ParseNarrowings({fmt::format("{}={}", name, other->second)}, "--fix", false);
+    ParallelConfig layout;
+    EXPECT_FALSE(fixed.front().Allows(layout)) << name;
+    LayoutKeyCalled(name).parse(other->second, name, layout);
+    EXPECT_TRUE(fixed.front().Allows(layout)) << name;
+    EXPECT_NE(ToString(layout).find(fmt::format("{}={}", name, other->second)), std::string::npos);
+    EXPECT_EQ(NarrowingFromJson(ToJson(fixed)[0], "$"), fixed.front()) << name;
+    EXPECT_LT(RowThatBinds(name), SpaceRows().size()) << name;
+  }
 }
 
 TEST(SpaceDescription, ListsDimensionsValuesAndRules) {

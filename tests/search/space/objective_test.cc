@@ -22,13 +22,13 @@ TEST(Objective, NamesComeBack) {
 TEST(Objective, ScoresWhatIsToBeLow) {
   RunConfig run;
   run.layout.dp = 4;
-  run.device = "cuda";
+  run.device = DeviceKind::kCuda;
   EXPECT_EQ(Score(Objective::kThroughput, run, 100, 7), 0.01);
   EXPECT_EQ(Score(Objective::kMemory, run, 100, 7), 7);
   EXPECT_EQ(Score(Objective::kCost, run, 100, 7), 0.04);
   EXPECT_EQ(Score(Objective::kLatency, run, 100, 7), 0.01);
   EXPECT_EQ(Score(Objective::kGpus, run, 100, 7), 4);
-  run.device = "cpu";
+  run.device = DeviceKind::kCpu;
   EXPECT_EQ(Score(Objective::kCost, run, 100, 7), 0.01) << "ranks share one machine";
 }
 

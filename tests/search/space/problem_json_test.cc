@@ -7,7 +7,7 @@
 #include "cost_model/hardware/numerics.h"
 #include "engine/base/error.h"
 #include "engine/config/json/text_values.h"
-#include "engine/config/model_presets.h"
+#include "engine/families/load_config.h"
 #include "search/space/space.h"
 #include "tests/search/search_fakes.h"
 
@@ -27,7 +27,7 @@ class RandomProblems {
  public:
   Problem Next() {
     Problem problem;
-    problem.model = OneOf(ModelPresets());
+    problem.model = LoadModelConfig(OneOf(ModelPresetNames()));
     problem.cluster = RandomCluster();
     problem.global_batch = Count(1 << 14);
     if (Maybe()) problem.global_batches = Counts(1 << 14);
@@ -109,10 +109,10 @@ TEST(ProblemJson, AProblemComesBack) {
     const std::string text = ToJson(problem).dump();
     EXPECT_TRUE(ProblemFromJson(nlohmann::json::parse(text), "x: $") == problem) << text;
   }
-  for (const ModelConfig& model : ModelPresets()) {
+  for (const std::string& name : ModelPresetNames()) {
     Problem problem = TinyProblem();
-    problem.model = model;
-    EXPECT_TRUE(ProblemFromJson(ToJson(problem), "x: $") == problem) << model.name;
+    problem.model = LoadModelConfig(name);
+    EXPECT_TRUE(ProblemFromJson(ToJson(problem), "x: $") == problem) << name;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <set>
 #include <stdexcept>
 
@@ -74,6 +75,54 @@ TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
   EXPECT_EQ(ValuesOf("vp", problem, bound), (Values{2, 3, 4, 6, 12}));
 }
 
+Problem GpuProblem(const char* preset) {
+  Problem problem = TinyProblem();
+  problem.cluster.device = DeviceKind::kCuda;
+  problem.cluster.max_ranks = 8;
+  problem.cluster.ranks_per_node = 4;
+  problem.precisions = {Precision::kBf16, Precision::kFp8};
+  problem.global_batches = {4, 6};
+  problem.model = LoadModelConfig(preset);
+  problem.model.num_layers = 4;
+  problem.model.moe.num_experts = std::min<int64_t>(problem.model.moe.num_experts, 4);
+  return problem;
+}
+
+// Whatever the rows above have bound, two values of a row are two candidates, which are called
+// differently.
+TEST(SpaceRows, TellTheirValuesApart) {
+  std::mt19937 random(3);
+  std::set<const SpaceRow*> met;
+  for (const char* preset : {"llama2-7b", "mixtral-8x7b"}) {
+    Problem problem = GpuProblem(preset);
+    problem.gpus = {4, 8};
+    problem.model.num_layers = 8;
+    problem.optimizer_states = {"auto"};
+    for (int descent = 0; descent < 500; ++descent) {
+      RunConfig bound = RootOf(problem);
+      for (const SpaceRow& row : SpaceRows()) {
+        if (!row.applies(problem, bound)) continue;
+        std::vector<int64_t> values;
+        row.values(problem, bound, values);
+        if (values.empty()) break;
+        RunConfig first = bound;
+        row.bind(problem, values[random() % values.size()], first);
+        for (const int64_t value : values) {
+          RunConfig second = bound;
+          row.bind(problem, value, second);
+          const bool same = first == second;
+          if (!same) met.insert(&row);
+          EXPECT_EQ(CandidateKey(first, true) == CandidateKey(second, true), same) << row.name;
+          if (row.alike == nullptr) continue;
+          EXPECT_EQ(row.alike(first, second), same) << row.name;
+        }
+        bound = first;
+      }
+    }
+  }
+  for (const SpaceRow& row : SpaceRows()) EXPECT_TRUE(met.contains(&row)) << row.name;
+}
+
 /// Every value of every row from `depth` on, bound one after the other.
 int64_t CountOneByOne(const Problem& problem, size_t depth, RunConfig& run) {
   if (depth == SpaceRows().size()) return 1;
@@ -96,16 +145,8 @@ int64_t CountOneByOne(const Problem& problem, size_t depth, RunConfig& run) {
 // What a tree remembers of a branch holds for all that agree in what rows below look at: so a row
 // must not say too early that nobody looks at its value any more.
 TEST(SpaceRows, AreLookedAtByNoRowBelowTheLastReader) {
-  Problem problem = TinyProblem();
-  problem.cluster.device = "cuda";
-  problem.cluster.max_ranks = 8;
-  problem.cluster.ranks_per_node = 4;
-  problem.precisions = {Precision::kBf16, Precision::kFp8};
-  problem.global_batches = {4, 6};
   for (const char* preset : {"llama2-7b", "mixtral-8x7b"}) {
-    problem.model = LoadModelConfig(preset);
-    problem.model.num_layers = 4;
-    problem.model.moe.num_experts = std::min<int64_t>(problem.model.moe.num_experts, 4);
+    const Problem problem = GpuProblem(preset);
     RunConfig root = RootOf(problem);
     EXPECT_EQ(SpaceTree(problem).CountBelow(0), CountOneByOne(problem, 0, root)) << preset;
   }

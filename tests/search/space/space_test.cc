@@ -75,7 +75,7 @@ std::vector<std::pair<int64_t, CpCommType>> CutsOf(int64_t ranks, int64_t sequen
 
 /// Looks at every way to shard. Messages overlap with ops on GPUs only.
 void LookAtSharding(const Problem& problem, RunConfig run, Expected& expected) {
-  const bool gpus = problem.cluster.device == "cuda";
+  const bool gpus = problem.cluster.device == DeviceKind::kCuda;
   for (run.layout.zero = 0; run.layout.zero <= 3; ++run.layout.zero) {
     const int64_t zero = run.layout.zero;
     for (const bool hybrid : {false, true}) {
@@ -120,8 +120,8 @@ std::vector<std::string> RecomputePlansOf(const Problem& problem, const Parallel
 
 /// Looks at what does not change the groups of ranks.
 void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
-  const bool fp8 = run.layout.precision == Precision::kFp8;
-  const bool overlaps = problem.cluster.device == "cuda" && run.layout.tp > 1 && !fp8;
+  const bool fp8 = run.layout.numerics.precision == Precision::kFp8;
+  const bool overlaps = problem.cluster.device == DeviceKind::kCuda && run.layout.tp > 1 && !fp8;
   for (int64_t mbs = 1; mbs <= problem.max_micro_batch; ++mbs) {
     if (problem.global_batch % mbs != 0) continue;
     run.layout.micro_batch = mbs;
@@ -156,7 +156,7 @@ Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_si
   run.device = problem.cluster.device;
   run.global_batch = problem.global_batch;
   run.sequence_length = problem.sequence_length;
-  run.layout.precision = problem.precisions.front();
+  run.layout.numerics.precision = problem.precisions.front();
   for (const int64_t ranks : world_sizes) {
     for (run.layout.tp = 1; run.layout.tp <= ranks; ++run.layout.tp) {
       if (ranks % run.layout.tp != 0) continue;
@@ -204,7 +204,7 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
   ExpectWalk(odd, {1, 2, 4, 8, 16});
 
   Problem fp8 = odd;
-  fp8.cluster.device = "cuda";
+  fp8.cluster.device = DeviceKind::kCuda;
   fp8.cluster.max_ranks = 12;
   fp8.precisions = {Precision::kFp8};
   ExpectWalk(fp8, {12});
@@ -291,7 +291,7 @@ TEST(Space, LimitsAreRespected) {
 
 TEST(Space, GpusAreAllUsed) {
   Problem problem = TinyProblem();
-  problem.cluster.device = "cuda";
+  problem.cluster.device = DeviceKind::kCuda;
   problem.cluster.max_ranks = 6;
   problem.model.num_heads = 12;
   problem.model.num_kv_heads = 12;
@@ -314,7 +314,8 @@ TEST(Space, HoldsEveryPrecisionAndOptimizerStateOnce) {
   problem.optimizer_states = {"full", "minimal", "remainder/bf16/bf16"};
   std::map<std::string, int64_t> found;
   const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig& run) {
-    ++found[fmt::format("{} {}", Name(run.layout.precision), OptimizerStateName(run.layout))];
+    ++found[fmt::format("{} {}", Name(run.layout.numerics.precision),
+                        OptimizerStateName(run.layout.numerics))];
   });
   // The last two states are one under bf16; fp32 has neither remainders nor bf16 gradients, and
   // the state written out is left to the rules to refuse.
@@ -338,7 +339,7 @@ TEST(Space, HoldsEveryPrecisionAndOptimizerStateOnce) {
 // 735134400 has 1344 divisors. Nothing is stored, and branches are counted rather than visited.
 TEST(Space, MillionsAreWalked) {
   Problem problem = TinyProblem();
-  problem.cluster.device = "cuda";
+  problem.cluster.device = DeviceKind::kCuda;
   problem.cluster.max_ranks = 8;
   problem.global_batch = problem.max_micro_batch = 735134400;
   problem.optimizer_states = {"auto"};

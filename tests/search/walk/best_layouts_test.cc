@@ -94,7 +94,7 @@ class RandomProblems {
       model.moe = {.num_experts = 4, .router_topk = Pick(1, 2), .ffn_hidden_size = 32};
     }
     if (Pick(0, 1) == 0) {
-      problem.cluster.device = "cuda";
+      problem.cluster.device = DeviceKind::kCuda;
       problem.cluster.profile = BuiltinProfile("h100-sxm");
       problem.cluster.max_ranks = int64_t{1} << Pick(0, 3);
       problem.cluster.ranks_per_node = 2;
@@ -362,6 +362,13 @@ TEST(BestLayouts, TheLeanestNeedsTheLeastMemory) {
   const std::optional<Shortlisted> leanest = FindLeanest(problem, *predictor, 1);
   ASSERT_TRUE(leanest.has_value());
   EXPECT_EQ(leanest->prediction.peak_mem_bytes, least);
+}
+
+TEST(BestLayouts, AGapInAWalkThatMustBeWholeIsNoticed) {
+  BestLayouts best;
+  RequireNoGap(best);
+  best.gap = 0.01;
+  EXPECT_DEATH(RequireNoGap(best), "a candidate up to 1 % better than the best may have been cut");
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ std::vector<Offered> RandomCandidates(size_t count) {
   std::vector<Offered> candidates(count);
   for (Offered& each : candidates) {
     const int its_class = pick(0, 100) == 0 ? 2 : pick(0, 1);
-    each.run.device = "cuda";
+    each.run.device = DeviceKind::kCuda;
     each.run.layout.tp = 2;
     each.run.layout.dp = 4;
-    each.run.layout.precision = its_class == 0 ? Precision::kBf16 : Precision::kFp8;
-    if (its_class == 2) each.run.layout.moments = DType::kBf16;
+    each.run.layout.numerics.precision = its_class == 0 ? Precision::kBf16 : Precision::kFp8;
+    if (its_class == 2) each.run.layout.numerics.moments = DType::kBf16;
     each.prediction.step_time_s = pick(10, 300) + (its_class == 2 ? 1000 : 0);
     each.prediction.tokens_per_s = 1000 / each.prediction.step_time_s;
     each.prediction.peak_mem_bytes = pick(100, 400);
@@ -81,7 +81,9 @@ TEST(Shortlist, KeepsTheBestByTheObjectiveOfAllAndOfEachClassInAnyOrder) {
     for (const int64_t number : BestOf(candidates, objective, Shortlist::kOfAll, all)) {
       EXPECT_TRUE(kept.contains(number)) << Name(objective) << " " << number;
     }
-    const auto rare = [](const Offered& each) { return each.run.layout.moments == DType::kBf16; };
+    const auto rare = [](const Offered& each) {
+      return each.run.layout.numerics.moments == DType::kBf16;
+    };
     for (const int64_t number : BestOf(candidates, objective, Shortlist::kOfClass, rare)) {
       EXPECT_TRUE(kept.contains(number)) << Name(objective) << " of its class " << number;
     }
@@ -105,7 +107,7 @@ TEST(Shortlist, KeepsPlainDataParallelismHoweverSlow) {
   std::vector<Offered> candidates = RandomCandidates(5'000);
   Offered& plain = candidates[777];
   plain.run.layout = {.dp = 8};
-  plain.run.layout.precision = Precision::kBf16;
+  plain.run.layout.numerics.precision = Precision::kBf16;
   plain.prediction.step_time_s = 1e6;
   plain.prediction.tokens_per_s = 1e-3;
   plain.prediction.peak_mem_bytes = 1'000'000;

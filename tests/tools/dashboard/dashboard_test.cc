@@ -118,6 +118,17 @@ TEST_F(DashboardTest, ABrowserFollowsTheStudy) {
   EXPECT_EQ(seen["before"].get<std::string>().find("Waiting for a search"), 0u) << seen;
   EXPECT_EQ(seen["after"], "The search is ended.");
   EXPECT_EQ(seen["loads"], 1) << "it was never loaded again";
+  const json& kept = seen["kept"];  // of what the reader chose, by a refresh
+  EXPECT_EQ(kept["sort"], "descending");
+  EXPECT_EQ(kept["filter"], "tp=2");
+  EXPECT_EQ(kept["open"], true);
+  EXPECT_EQ(kept["focused"], true);
+  ASSERT_GT(kept["rows"].size(), 1u) << kept;
+  EXPECT_LT(kept["rows"].size(), seen["rows"]);
+  EXPECT_EQ(kept["sorted"], true) << kept["rows"];
+  for (const json& row : kept["rows"]) {
+    EXPECT_NE(row.get<std::string>().find("tp=2"), std::string::npos) << row;
+  }
   EXPECT_GT(seen["rows"], 1);
   EXPECT_GT(seen["charts"], 0);
   EXPECT_LE(seen["overflow"], 0);

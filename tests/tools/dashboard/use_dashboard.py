@@ -19,6 +19,27 @@ sys.path.insert(0, str(ROOT / "tools/scripts"))
 import chromium  # noqa: E402
 
 NO_BROWSER = 77
+# Sorts by the layout, downwards, opens the figures of a chart and types into a filter.
+CHOOSE = """(() => {
+  const button = () => document.querySelectorAll('#ranking th button')[1];
+  button().click();
+  button().click();
+  document.querySelector('.chart details').open = true;
+  const filter = document.querySelectorAll('#ranking th input')[1];
+  filter.value = 'tp=2';
+  filter.dispatchEvent(new Event('input'));
+  filter.focus();
+})()"""
+KEPT = """(() => {
+  const head = document.querySelectorAll('#ranking th')[1];
+  const rows = [...document.querySelectorAll('#ranking tbody tr:not(.out)')].map(
+    row => row.cells[1].textContent);
+  return {sort: head.getAttribute('aria-sort'), filter: head.querySelector('input').value,
+          rows: rows,
+          sorted: rows.every((row, i) => i === 0 || rows[i - 1].localeCompare(row) >= 0),
+          open: document.querySelector('.chart details').open,
+          focused: document.activeElement === head.querySelector('input')};
+})()"""
 
 
 def main():
@@ -49,6 +70,11 @@ def main():
             wait("document.querySelector('.chart .plot svg') !== null")
             seen["after"] = page.evaluate(phase)
             seen["loads"] = page.evaluate("window.loads")
+            page.evaluate(CHOOSE)
+            version = page.evaluate("live.dataset.version")
+            os.utime(study)
+            wait(f"live.dataset.version !== '{version}'")
+            seen["kept"] = page.evaluate(KEPT)
             seen["rows"] = page.evaluate("document.querySelectorAll('#ranking tbody tr').length")
             seen["charts"] = page.evaluate("document.querySelectorAll('.chart .plot svg').length")
             seen["overflow"] = page.evaluate("document.documentElement.scrollWidth - innerWidth")

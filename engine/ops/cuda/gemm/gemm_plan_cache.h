@@ -1,11 +1,13 @@
-// PlanCache: the plans that were used last.
+// PlanCache: the plans that were used last. BucketAlgorithms: those of the sizes that share a plan.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 
@@ -30,7 +32,6 @@ class PlanCache {
     plans_.emplace_front(key, std::move(plan));
     const bool is_new = by_key_.emplace(key, plans_.begin()).second;
     TRIMTAB_ASSERT(is_new, "a second plan of a key");
-    ++made_;
     if (plans_.size() > most_) {
       by_key_.erase(plans_.back().first);
       plans_.pop_back();
@@ -39,8 +40,6 @@ class PlanCache {
   }
 
   size_t size() const { return plans_.size(); }
-  /// Plans added so far.
-  int64_t made() const { return made_; }
 
  private:
   using Plans = std::list<std::pair<Key, Plan>>;  // the one used last first
@@ -48,7 +47,37 @@ class PlanCache {
   const size_t most_;
   Plans plans_;
   std::map<Key, typename Plans::iterator> by_key_;
-  int64_t made_ = 0;
+};
+
+/// The algorithms of the sizes in one bucket: the one that was chosen for the bucket, and for sizes
+/// that it does not run another. Each size is checked once.
+template <typename Algorithm>
+class BucketAlgorithms {
+ public:
+  BucketAlgorithms() = default;
+  /// `chosen` runs `size`.
+  BucketAlgorithms(int64_t size, Algorithm chosen) : algorithms_{std::move(chosen)} {
+    by_size_.emplace(size, 0);
+  }
+
+  /// Returns the algorithm for `size`. At the first call for it that is the chosen one where
+  /// `runs(chosen)`, else what `other()` returns; if that throws, the next call tries again.
+  template <typename Runs, typename Other>
+  const Algorithm& For(int64_t size, const Runs& runs, const Other& other) {
+    const auto found = by_size_.find(size);
+    if (found != by_size_.end()) return algorithms_[found->second];
+    size_t index = 0;
+    if (!runs(algorithms_.front())) {
+      algorithms_.push_back(other());
+      index = algorithms_.size() - 1;
+    }
+    by_size_.emplace(size, index);
+    return algorithms_[index];
+  }
+
+ private:
+  std::vector<Algorithm> algorithms_;  // the chosen one first
+  std::unordered_map<int64_t, size_t> by_size_;
 };
 
 }  // namespace trimtab

@@ -92,27 +92,34 @@ std::optional<cublasLtMatmulAlgo_t> Fastest(CudaDevice& device, const GemmPlan& 
 }
 
 /// Returns true if the algorithm runs the GEMM with the sizes that the descriptors have now.
-bool Runs(CudaDevice& device, const GemmPlan& plan) {
-  const GemmDescriptors& descriptors = plan.descriptors;
+bool Runs(CudaDevice& device, const GemmDescriptors& descriptors,
+          const cublasLtMatmulAlgo_t& algorithm) {
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
       device.cublas(), descriptors.operation(), descriptors.layout_a(), descriptors.layout_b(),
-      descriptors.layout_c(), descriptors.layout_c(), &plan.algorithm, &result);
+      descriptors.layout_c(), descriptors.layout_c(), &algorithm, &result);
   return status == CUBLAS_STATUS_SUCCESS &&
          result.workspaceSize <= static_cast<size_t>(CudaDevice::kCublasWorkspaceBytes);
 }
+
+/// Returns the size by which GEMMs of one bucket differ.
+int64_t SizeInBucket(const GemmKey& key) { return key.varying == VaryingSize::kK ? key.k : key.m; }
 
 /// Takes a plan of a bucket to the sizes of `key`.
 void Resize(CudaDevice& device, const GemmKey& key, GemmPlan& plan) {
   if (plan.key.m == key.m && plan.key.k == key.k) return;
   plan.descriptors.SetSizes(key);
   plan.key = key;
-  if (Runs(device, plan)) return;
-  const auto proposals = Proposals(device, plan.descriptors, 1);
-  if (proposals.empty()) {
-    throw EnvironmentError(fmt::format("{}: cuBLASLt has no algorithm", Describe(key)));
-  }
-  plan.algorithm = proposals.front();
+  plan.algorithm = plan.of_sizes.For(
+      SizeInBucket(key),
+      [&](const cublasLtMatmulAlgo_t& chosen) { return Runs(device, plan.descriptors, chosen); },
+      [&] {
+        const auto proposals = Proposals(device, plan.descriptors, 1);
+        if (proposals.empty()) {
+          throw EnvironmentError(fmt::format("{}: cuBLASLt has no algorithm", Describe(key)));
+        }
+        return proposals.front();
+      });
 }
 
 }  // namespace
@@ -167,6 +174,7 @@ const GemmPlan* GemmPlans::Find(CudaDevice& device, const GemmKey& key,
     return nullptr;
   }
   plan.algorithm = *chosen;
+  plan.of_sizes = {SizeInBucket(key), *chosen};
   return &*plans.Add(of_plan, std::move(plan));
 }
 

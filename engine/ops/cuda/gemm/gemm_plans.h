@@ -15,6 +15,7 @@ struct GemmPlan {
   GemmKey key;
   GemmDescriptors descriptors;
   cublasLtMatmulAlgo_t algorithm{};
+  BucketAlgorithms<cublasLtMatmulAlgo_t> of_sizes{};  // of the size that varies, or of one
 };
 
 /// The addresses of one call: our a and b, and cuBLASLt's C and D.
@@ -40,7 +41,8 @@ class GemmPlans {
   /// depend on timing; so does a call within a capture, where nothing may be waited for: run a
   /// shape once before capturing it. Varying sizes are timed once per bucket, on what comes first;
   /// on a deterministic device, whose choice must not depend on that, each size has its own plan.
-  /// An algorithm that does not take another size of its bucket gives way to the first proposal.
+  /// A size of the bucket that the bucket's algorithm does not run takes the first proposal for it;
+  /// cuBLASLt is asked once per size.
   /// The plans used last are kept, some thousands of them. When cuBLASLt has no algorithm, or runs
   /// none, that is nullptr for a product with an epilogue of its own; for any other it throws
   /// EnvironmentError.

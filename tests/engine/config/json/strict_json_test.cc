@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "engine/base/device_kind.h"
 #include "engine/base/error.h"
 #include "tests/engine/config/error_text.h"
 
@@ -45,6 +46,19 @@ TEST(StrictObject, ReadsEveryTypeAndKeepsDefaults) {
   EXPECT_TRUE(boolean);
   EXPECT_EQ(text, "x");
   EXPECT_EQ(choice, "two");
+}
+
+TEST(StrictObject, ReadsNamesOfATable) {
+  const nlohmann::json json = {{"device", "cuda"}, {"other", "meta"}};
+  StrictObject object(json, "f: $");
+  DeviceKind device = DeviceKind::kCpu;
+  object.Choice("device", device, kDeviceNames);
+  EXPECT_EQ(device, DeviceKind::kCuda);
+  object.Choice("missing", device, kDeviceNames);
+  EXPECT_EQ(device, DeviceKind::kCuda);
+  EXPECT_EQ(ErrorText<InputError>([&] { object.Choice("other", device, kDeviceNames); }),
+            "f: $.other: expected one of cpu, cuda, got \"meta\"");
+  EXPECT_EQ(Name(DeviceKind::kMeta), "meta") << "which no file may ask for";
 }
 
 TEST(StrictObject, IntegersAreIntegersWithinRange) {

@@ -35,10 +35,10 @@ ParallelConfig EverythingSet() {
   layout.schedule = Schedule::kZeroBubble;
   layout.micro_batch = 5;
   layout.recompute = ParseStageRecompute("2xfull:block:7/none/selective:mlp", "");
-  layout.precision = Precision::kBf16;
-  layout.master = MasterWeights::kRemainder;
-  layout.moments = DType::kF16;
-  layout.gradients = DType::kBf16;
+  layout.numerics.precision = Precision::kBf16;
+  layout.numerics.master = MasterWeights::kRemainder;
+  layout.numerics.moments = DType::kF16;
+  layout.numerics.gradients = DType::kBf16;
   return layout;
 }
 
@@ -67,7 +67,7 @@ TEST(Layout, EveryWordIsReadBack) {
   }
   for (const Precision each :
        {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
-    EXPECT_EQ(ParseLayout(fmt::format("precision={}", Name(each)), 0).precision, each);
+    EXPECT_EQ(ParseLayout(fmt::format("precision={}", Name(each)), 0).numerics.precision, each);
   }
 }
 

@@ -146,17 +146,17 @@ const std::map<std::string, Breach>& Breaches() {
        {[](RunConfig& run) { run.layout.reshard_after_forward = false; },
         "reshard_after_forward=0 goes with zero=3, and zero is 1"}},
       {"tf32-requires-cuda",
-       {[](RunConfig& run) { run.layout.precision = Precision::kTf32; },
+       {[](RunConfig& run) { run.layout.numerics.precision = Precision::kTf32; },
         "precision=tf32 on device cpu; use fp32 there"}},
       {"remainder-requires-bf16-weights",
-       {[](RunConfig& run) { run.layout.master = MasterWeights::kRemainder; },
+       {[](RunConfig& run) { run.layout.numerics.master = MasterWeights::kRemainder; },
         "master=remainder needs precision bf16 or fp8, and it is fp32"}},
       {"bf16-gradients-require-bf16-weights",
-       {[](RunConfig& run) { run.layout.gradients = DType::kBf16; },
+       {[](RunConfig& run) { run.layout.numerics.gradients = DType::kBf16; },
         "grads=bf16 needs precision bf16 or fp8, and it is fp32"}},
       {"fp8-sizes-divisible-by-16",
        {[](RunConfig& run) {
-          run.layout.precision = Precision::kFp8;
+          run.layout.numerics.precision = Precision::kFp8;
           run.sequence_length = 4;
         },
         "fp8: mbs x sequence_length / cp is 8, no multiple of 16"}},
@@ -222,7 +222,7 @@ const std::map<std::string, Breach>& Breaches() {
         "tp_overlap_chunks=4 needs tp of at least 2, and tp is 1"}},
       {"tp-overlap-without-fp8",
        {[](RunConfig& run) {
-          run.layout.precision = Precision::kFp8;
+          run.layout.numerics.precision = Precision::kFp8;
           run.layout.tp_overlap_chunks = 4;
         },
         "tp_overlap_chunks=4 goes with every precision but fp8"}},
@@ -295,7 +295,7 @@ TEST(Rules, ContextParallelRanksShareSequencesAndWhatIsSharded) {
   EXPECT_EQ(FirstBrokenRule(run), nullptr);
   run.sequence_length = 8;
   EXPECT_EQ(FirstBrokenRule(run), nullptr) << "a run of one token";
-  run.layout.precision = Precision::kFp8;
+  run.layout.numerics.precision = Precision::kFp8;
   EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }),
             "fp8-sizes-divisible-by-16: fp8: mbs x sequence_length / cp is 4, no multiple of 16");
 }

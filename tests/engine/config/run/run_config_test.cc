@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/families/load_config.h"
 #include "tests/engine/config/error_text.h"
+#include "tests/engine/config/json_changes.h"
 
 namespace trimtab {
 namespace {
@@ -16,10 +17,10 @@ RunConfig EverythingSet() {
           .layout = {.tp = 2,
                      .dp = 3,
                      .micro_batch = 2,
-                     .precision = Precision::kFp8,
-                     .master = MasterWeights::kRemainder,
-                     .moments = DType::kBf16,
-                     .gradients = DType::kBf16},
+                     .numerics = {.precision = Precision::kFp8,
+                                  .master = MasterWeights::kRemainder,
+                                  .moments = DType::kBf16,
+                                  .gradients = DType::kBf16}},
           .optimizer = {.learning_rate = 0.1,
                         .min_learning_rate = 0.03,
                         .beta1 = 0.8,
@@ -42,7 +43,7 @@ RunConfig EverythingSet() {
           .routing = {.force_balance = true, .imbalance_factor = 1.25},
           .packing = {.mask = AttentionMask::kDocuments, .lengths = {{.tokens = 7, .weight = 0.5}}},
           .deterministic = true,
-          .device = "cuda",
+          .device = DeviceKind::kCuda,
           .global_batch = 12,
           .sequence_length = 64,
           .steps = 5,
@@ -57,6 +58,32 @@ TEST(RunConfig, JsonRoundTrips) {
   const RunConfig run = EverythingSet();
   EXPECT_EQ(RunConfigFromJson(ToJson(run), "f: $"), run);
   EXPECT_EQ(RunConfigFromJson(nlohmann::json::parse(ToJson(run).dump()), "f: $"), run);
+}
+
+TEST(RunConfig, EveryValueIsReadWrittenAndCompared) {
+  const std::map<std::string, nlohmann::json> words = {
+      {"/layout/cp_comm_type", "all_gather"},
+      {"/layout/stages", "1+2"},
+      {"/layout/dispatch", "allgather"},
+      {"/layout/schedule", "gpipe"},
+      {"/layout/recompute", "full"},
+      {"/layout/precision", "bf16"},
+      {"/layout/master", "fp32"},
+      {"/layout/moments", "fp16"},
+      {"/layout/grads", "fp32"},
+      {"/optimizer/kind", "muon"},
+      {"/fp8/scaling", "delayed"},
+      {"/packing/mask", "causal"},
+      {"/routing/imbalance_factor", 1.5},
+      {"/device", "cpu"},
+  };
+  const RunConfig run = EverythingSet();
+  for (const JsonChange& change : JsonChanges(ToJson(run), words)) {
+    if (change.path == "/schema_version" || change.path.starts_with("/model/")) continue;
+    const RunConfig changed = RunConfigFromJson(change.json, change.path);
+    EXPECT_FALSE(changed == run) << change.path;
+    EXPECT_EQ(ToJson(changed), change.json) << change.path;
+  }
 }
 
 // A rate that is given scales the minimum that is not.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <set>
 
 #include "engine/base/error.h"
@@ -18,10 +20,12 @@ constexpr int64_t kAhead = 3;
 class CountingSource final : public TokenSource {
  public:
   void Sample(int64_t index, std::span<int32_t> tokens) const override {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     ++reads_[index];
     threads_.insert(std::this_thread::get_id());
+    readers_[index] = std::this_thread::get_id();
     changed_.notify_all();
+    changed_.wait(lock, [&] { return held_ != index; });
     if (index == 100) throw InputError("sample 100 is damaged");
     std::ranges::fill(tokens, static_cast<int32_t>(index));
   }
@@ -34,6 +38,21 @@ class CountingSource final : public TokenSource {
   void AwaitReads(int64_t count) const {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return Count() >= count; });
+  }
+  /// From now on a read of the sample ends only after Release.
+  void Hold(int64_t index) {
+    const std::scoped_lock lock(mutex_);
+    held_ = index;
+  }
+  void Release() {
+    const std::scoped_lock lock(mutex_);
+    held_.reset();
+    changed_.notify_all();
+  }
+  /// Returns the thread of the last read of a sample.
+  std::thread::id reader(int64_t index) const {
+    const std::scoped_lock lock(mutex_);
+    return readers_.at(index);
   }
   std::map<int64_t, int> reads() const {
     const std::scoped_lock lock(mutex_);
@@ -55,6 +74,8 @@ class CountingSource final : public TokenSource {
   mutable std::condition_variable changed_;
   mutable std::map<int64_t, int> reads_;
   mutable std::set<std::thread::id> threads_;
+  mutable std::map<int64_t, std::thread::id> readers_;
+  std::optional<int64_t> held_;
 };
 
 int32_t Ask(const TokenSource& source, int64_t index) {
@@ -106,6 +127,25 @@ TEST(SamplePrefetcher, PassesOverWhatIsNotAskedFor) {
   source.AwaitReads(kAhead);
   for (const int64_t index : {2, 3, 4, 5, 6, 7, 8, 9}) EXPECT_EQ(Ask(prefetcher, index), index);
   EXPECT_EQ(source.reads().size(), 10u);
+}
+
+// The thread is at sample 0 while the others are passed over.
+TEST(SamplePrefetcher, GoesOnBehindASampleThatIsAskedForEarly) {
+  CountingSource source;
+  source.Hold(0);
+  SamplePrefetcher prefetcher(source, kTokens, kAhead);
+  prefetcher.Expect(0, 4);
+  prefetcher.Expect(10, 5);
+  source.AwaitReads(1);
+  EXPECT_EQ(Ask(prefetcher, 11), 11);
+  source.Release();
+  for (const int64_t index : {12, 13, 14}) EXPECT_EQ(Ask(prefetcher, index), index);
+  EXPECT_EQ(source.reads(), (std::map<int64_t, int>{{0, 1}, {11, 1}, {12, 1}, {13, 1}, {14, 1}}));
+  EXPECT_EQ(source.reader(11), std::this_thread::get_id());
+  for (const int64_t index : {0, 12, 13, 14}) {
+    EXPECT_NE(source.reader(index), std::this_thread::get_id()) << index;
+  }
+  EXPECT_EQ(Ask(prefetcher, 10), 10) << "passed over";
 }
 
 TEST(SamplePrefetcher, AnErrorReachesTheCallerOfItsSample) {

@@ -190,7 +190,7 @@ TEST(ServingRulesTest, EveryRuleRefusesByName) {
   };
   breaks("serving-layout").layout.cp = 2;
   breaks("serving-prefill").prefill = 1;
-  breaks("serving-precision").layout.precision = Precision::kFp8;
+  breaks("serving-precision").layout.numerics.precision = Precision::kFp8;
   breaks("serving-routing").model.moe.capacity_factor = 1.5;
   breaks("serving-int4-groups").weights = WeightFormat::kInt4;
   breaks("serving-limits").limits.tokens_per_step = 3;

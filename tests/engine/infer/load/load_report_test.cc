@@ -73,8 +73,8 @@ TEST(LoadReport, AnOpenLoopGivesNoMoreTokensThanItAsksFor) {
   report.duration_s = 1;
   report.output_tokens = 300;
   EXPECT_DOUBLE_EQ(SecondsPerToken(report, load), 1 / 300.0);
-  load.concurrency = 0;  // 150 tokens per second come, of which 0.8 keep up
-  EXPECT_DOUBLE_EQ(SecondsPerToken(report, load), 1 / 120.0);
+  load.concurrency = 0;  // a request a second asks for 100 tokens, of which 0.8 keep up
+  EXPECT_DOUBLE_EQ(SecondsPerToken(report, load), 1 / 80.0);
   report.output_tokens = 50;
   EXPECT_DOUBLE_EQ(SecondsPerToken(report, load), 1 / 50.0);
   report.output_tokens = 0;

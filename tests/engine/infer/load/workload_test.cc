@@ -58,6 +58,23 @@ TEST(Workload, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THROW(DrawRequests("128", 1, 0, 1), UsageError);
 }
 
+TEST(Workload, OffersWhatComesInItsGaps) {
+  // One request a second, of 10 tokens in the mean: the last one's second is not over yet.
+  ServiceLoad load = {.requests = {{1, 3, 5}, {2, 3, 10}, {3, 3, 15}}};
+  EXPECT_EQ(load.offered_tokens_per_s(), 10);
+  load.concurrency = 2;
+  EXPECT_EQ(load.offered_tokens_per_s(), 0);
+  EXPECT_EQ((ServiceLoad{.requests = {{1, 3, 5}}}).offered_tokens_per_s(), 0);
+  EXPECT_EQ(ServiceLoad().offered_tokens_per_s(), 0);
+  // A Poisson process offers its rate, however few requests of it there are.
+  double sum = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    const ServiceLoad few = {.requests = DrawRequests("8/4", 20, 50, seed)};
+    sum += 1 / few.offered_tokens_per_s();
+  }
+  EXPECT_NEAR(sum / 2000 * (50 * 4), 1, 0.02);
+}
+
 TEST(Workload, PromptsShareNoMoreThanTheyHave) {
   ServiceLoad load = {.requests = {{0, 3, 1}, {0, 9, 1}}};
   EXPECT_FALSE(load.shares());

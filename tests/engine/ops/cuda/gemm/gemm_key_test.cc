@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
 
+#include "engine/base/error.h"
 #include "engine/ops/cuda/gemm/gemm_plan_cache.h"
 
 namespace trimtab {
@@ -61,7 +63,6 @@ TEST(PlanCache, KeepsWhatWasUsedLast) {
   EXPECT_EQ(*cache.Find(1), 10);
   cache.Add(4, 40);
   EXPECT_EQ(cache.size(), 3u);
-  EXPECT_EQ(cache.made(), 4);
   EXPECT_EQ(cache.Find(2), nullptr) << "not used for longest";
   for (const int key : {1, 3, 4}) EXPECT_EQ(*cache.Find(key), 10 * key);
 }
@@ -71,6 +72,38 @@ TEST(PlanCache, APlanStaysWhereItIs) {
   int* const first = &cache.Add(0, 7);
   for (int key = 1; key < 100; ++key) cache.Add(key, key);
   EXPECT_EQ(cache.Find(0), first);
+}
+
+TEST(BucketAlgorithms, EachSizeIsCheckedOnceAndTheChosenOneStays) {
+  // The chosen algorithm, 8, runs multiples of 4; another one is as large as its size.
+  BucketAlgorithms<int64_t> of_sizes(40, 8);
+  std::vector<int64_t> checked;
+  std::vector<int64_t> proposed;
+  const auto find = [&](int64_t size) {
+    return of_sizes.For(
+        size,
+        [&](int64_t chosen) {
+          EXPECT_EQ(chosen, 8);
+          checked.push_back(size);
+          return size % 4 == 0;
+        },
+        [&] {
+          proposed.push_back(size);
+          return size;
+        });
+  };
+  for (int times = 0; times < 3; ++times) {
+    EXPECT_EQ(find(40), 8);
+    EXPECT_EQ(find(36), 8);
+    EXPECT_EQ(find(37), 37);
+    EXPECT_EQ(find(38), 38);
+  }
+  EXPECT_EQ(checked, (std::vector<int64_t>{36, 37, 38}));
+  EXPECT_EQ(proposed, (std::vector<int64_t>{37, 38}));
+  const auto none = []() -> int64_t { throw EnvironmentError("no algorithm"); };
+  const auto never = [](int64_t) { return false; };
+  EXPECT_THROW(of_sizes.For(39, never, none), EnvironmentError);
+  EXPECT_EQ(find(39), 39) << "asked again after a failure";
 }
 
 }  // namespace

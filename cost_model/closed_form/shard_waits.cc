@@ -1,4 +1,4 @@
-#include "cost_model/closed_form/moving_bounds.h"
+#include "cost_model/closed_form/shard_waits.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ namespace trimtab {
 namespace {
 
 /// Layers of a chunk that have an end of it, or another chunk, beside them.
-constexpr int64_t kFewLayers = 2;
+constexpr int64_t kShortChunk = 2;
 
 /// Layers of a chunk, and whether other pieces than like layers follow on either side.
 struct Part {
@@ -22,7 +22,7 @@ struct Part {
 
 /// Of the layers those that stand in `stretch`, but for ones beside other pieces. At an end of the
 /// chunk less is hidden than beside another layer.
-int64_t LayersAmid(const Part& part, const LayerRange& stretch) {
+int64_t InnerLayers(const Part& part, const LayerRange& stretch) {
   const int64_t end = part.layers.first + part.layers.count;
   const int64_t stretch_end = stretch.first + stretch.count;
   const int64_t before = part.other_before || part.layers.first < stretch.first ? 1 : 0;
@@ -57,23 +57,23 @@ PricedRun Unsharded(const RunConfig& run) {
   return whole;
 }
 
-bool Moving::few(const ModelChunk& chunk) const {
-  return few_layers && chunk.num_layers <= kFewLayers && !chunk.embedding && !chunk.head;
+bool ShardWaits::few(const ModelChunk& chunk) const {
+  return short_chunks && chunk.num_layers <= kShortChunk && !chunk.embedding && !chunk.head;
 }
 
-WaySpans Moving::With(const RecomputeConfig& plan, const ModelChunk& chunk,
-                      const LayerRange& stretch, WaySpans ways) {
+WaySpans ShardWaits::With(const RecomputeConfig& plan, const ModelChunk& chunk,
+                          const LayerRange& stretch, WaySpans ways) {
   if (few(chunk)) {
-    if (!few_still) return ways;
-    const WaySpans& moved = few_layers->Of(chunk);
-    WaySpans still = few_still->Of(chunk);
+    if (!short_chunks_unsharded) return ways;
+    const WaySpans& moved = short_chunks->Of(chunk);
+    WaySpans still = short_chunks_unsharded->Of(chunk);
     AddToNoGradients(still);
     for (size_t way = 0; way < kWayCount; ++way) {
       ways[way].seconds += WaitForShards(moved[way].seconds, still[way].seconds, slowdown);
     }
     return ways;
   }
-  const auto add = [&ways](const std::optional<MovingLayer>& layer, int64_t layers) {
+  const auto add = [&ways](const std::optional<LayerWaits>& layer, int64_t layers) {
     if (!layer || layers <= 0) return;
     for (size_t way = 0; way < kWayCount; ++way) {
       ways[way].seconds += static_cast<double>(layers) * layer->seconds[way];
@@ -84,29 +84,30 @@ WaySpans Moving::With(const RecomputeConfig& plan, const ModelChunk& chunk,
   };
   const Part all = {{chunk.first_layer, chunk.num_layers}, chunk.embedding, chunk.head};
   // Wherever recomputed layers end: one of each kind is beside one of the other.
-  add(least, LayersAmid(all, stretch) - 2);
+  add(any_layer, InnerLayers(all, stretch) - 2);
   const int64_t count = IsBlock(plan) ? RecomputedOf(plan, chunk.num_layers) : int64_t{0};
   const int64_t others = chunk.num_layers - count;
   add(recomputed,
-      LayersAmid({{chunk.first_layer, count}, chunk.embedding, others > 0 || chunk.head}, stretch));
+      InnerLayers({{chunk.first_layer, count}, chunk.embedding, others > 0 || chunk.head},
+                  stretch));
   add(kept,
-      LayersAmid({{chunk.first_layer + count, others}, count > 0 || chunk.embedding, chunk.head},
-                 stretch));
-  add(within,
-      LayersAmid(all, stretch) - (kShownOfGroup - 1) * CeilDiv(chunk.num_layers, least_together));
+      InnerLayers({{chunk.first_layer + count, others}, count > 0 || chunk.embedding, chunk.head},
+                  stretch));
+  add(inside_group,
+      InnerLayers(all, stretch) - (kShownOfGroup - 1) * CeilDiv(chunk.num_layers, smallest_group));
   return ways;
 }
 
-void Moving::RaisePeaks(const RecomputeConfig& plan, const ModelChunk& chunk,
-                        const LayerRange& stretch, const std::array<int64_t, 2>& head_bytes,
-                        WaySpans& ways) {
+void ShardWaits::RaisePeaks(const RecomputeConfig& plan, const ModelChunk& chunk,
+                            const LayerRange& stretch, const std::array<int64_t, 2>& head_bytes,
+                            WaySpans& ways) {
   const int64_t count = IsBlock(plan) ? RecomputedOf(plan, chunk.num_layers) : int64_t{0};
   int64_t stays = 0;
-  for (const std::optional<MovingLayer>& layer : {recomputed, kept}) {
+  for (const std::optional<LayerWaits>& layer : {recomputed, kept}) {
     if (layer) stays = std::max({stays, layer->bytes[kForwardFirst], layer->bytes[kForwardLater]});
   }
   const int64_t end = chunk.first_layer + chunk.num_layers;
-  const auto raise = [&](const std::optional<MovingLayer>& layer, int64_t first, int64_t last) {
+  const auto raise = [&](const std::optional<LayerWaits>& layer, int64_t first, int64_t last) {
     first = std::max(first, stretch.first);
     last = std::min(last, stretch.first + stretch.count);
     // The last layer that has others like it on both sides; those behind it are done by then.
@@ -114,7 +115,7 @@ void Moving::RaisePeaks(const RecomputeConfig& plan, const ModelChunk& chunk,
     const int64_t behind = end - last + 1;
     for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
       if (layer->in_use_bytes[way] <= 0) continue;
-      const int64_t left = behind * (most_kept + stays) + head_bytes[IsFirst(way) ? 0 : 1];
+      const int64_t left = behind * (most_kept_bytes + stays) + head_bytes[IsFirst(way) ? 0 : 1];
       ways[way].total.peak = std::max(ways[way].total.peak, layer->in_use_bytes[way] - left);
     }
   };
@@ -122,64 +123,65 @@ void Moving::RaisePeaks(const RecomputeConfig& plan, const ModelChunk& chunk,
   raise(kept, chunk.first_layer + count, end);
 }
 
-int64_t MovingBounds::MostLayersAlike(const RunConfig& run) {
+int64_t ShardWaitBounds::MostLayersAlike(const RunConfig& run) {
   return std::min(CeilDiv(layers_, run.layout.pp * run.layout.vp),
                   spans_->SettingOf(run).stretch.count);
 }
 
-Moving MovingBounds::Least(const RunConfig& run) {
-  Moving moving;
-  if (!MovesForNext(run.layout) || MostLayersAlike(run) <= kFewLayers) return moving;
+ShardWaits ShardWaitBounds::OfFirst(const RunConfig& run) {
+  ShardWaits waits;
+  if (!MovesForNext(run.layout) || MostLayersAlike(run) <= kShortChunk) return waits;
   // Beside a backward pass that recomputes, the most is hidden.
-  moving.least = OfLayer(run, kFull, /*later=*/false);
-  return moving;
+  waits.any_layer = OfLayer(run, kFull, /*later=*/false);
+  return waits;
 }
 
-Moving MovingBounds::Of(const PricedRun& sharded, const PricedRun* still, const PlanRange& plans) {
+ShardWaits ShardWaitBounds::Of(const PricedRun& sharded, const PricedRun* still,
+                               const PlanRange& plans) {
   const RunConfig& run = sharded.run;
   const RecomputeConfig& plan = sharded.layout.recompute[0];
-  Moving moving;
-  if (!MovesForNext(run.layout)) return moving;
-  moving.slowdown = spans_->SettingOf(run).pricer.slowdown();
-  moving.few_layers.emplace(spans_->Of(sharded));
-  if (still != nullptr) moving.few_still.emplace(spans_->Of(*still));
+  ShardWaits waits;
+  if (!MovesForNext(run.layout)) return waits;
+  waits.slowdown = spans_->SettingOf(run).pricer.slowdown();
+  waits.short_chunks.emplace(spans_->Of(sharded));
+  if (still != nullptr) waits.short_chunks_unsharded.emplace(spans_->Of(*still));
   const int64_t layers = MostLayersAlike(run);
-  if (layers <= kFewLayers) return moving;
+  if (layers <= kShortChunk) return waits;
   if (still == nullptr) {
     PricedRun kept = Unsharded(run);
     kept.layout.recompute = {};
-    moving.most_kept = spans_->Of(kept).BytesOfLayers().most_kept;
+    waits.most_kept_bytes = spans_->Of(kept).BytesOfLayers().most_kept;
   }
   if (!IsBlock(plan)) {
-    if (SamePlanForAll(plan)) moving.kept = OfLayer(run, plan);
-    return moving;
+    if (SamePlanForAll(plan)) waits.kept = OfLayer(run, plan);
+    return waits;
   }
   const int64_t recomputed = RecomputedOf(plan, layers);
-  if (recomputed > kFewLayers) moving.recomputed = OfLayer(run, kFull);
+  if (recomputed > kShortChunk) waits.recomputed = OfLayer(run, kFull);
   if (still != nullptr) {
-    moving.kept = IsUniform(plans.first) ? OfLayer(run, {}) : moving.recomputed;
-  } else if (layers - recomputed > kFewLayers) {
-    moving.kept = OfLayer(run, {});
+    waits.kept = IsUniform(plans.first) ? OfLayer(run, {}) : waits.recomputed;
+  } else if (layers - recomputed > kShortChunk) {
+    waits.kept = OfLayer(run, {});
   }
   const bool groups = IsUniform(plans.first) && plans.first.num_layers >= kShownOfGroup;
-  if (groups && moving.recomputed && spans_->SettingOf(run).stretch.count >= 3 * kShownOfGroup) {
-    moving.least_together = plans.first.num_layers;
-    moving.within = Within(run, *moving.recomputed);
+  if (groups && waits.recomputed && spans_->SettingOf(run).stretch.count >= 3 * kShownOfGroup) {
+    waits.smallest_group = plans.first.num_layers;
+    waits.inside_group = Within(run, *waits.recomputed);
   }
-  return moving;
+  return waits;
 }
 
-MovingLayer MovingBounds::OfLayer(const RunConfig& run, const RecomputeConfig& plan, bool later) {
+LayerWaits ShardWaitBounds::OfLayer(const RunConfig& run, const RecomputeConfig& plan, bool later) {
   PricedRun sharded = {run, run.layout};
   PricedRun whole = Unsharded(run);
   sharded.layout.recompute = plan;
   whole.layout.recompute = plan;
-  const AmidSpans& amid = spans_->Of(sharded).OfLayer(later);
+  const InnerSpans& amid = spans_->Of(sharded).OfLayer(later);
   const WaySpans& moved = amid.ways;
-  WaySpans still = spans_->Of(whole).OfLayer(/*later=*/true).ways;
+  WaySpans still = spans_->Of(whole).OfLayer().ways;
   AddToNoGradients(still);
   const double slowdown = spans_->SettingOf(run).pricer.slowdown();
-  MovingLayer layer;
+  LayerWaits layer;
   for (size_t way = 0; way < kWayCount; ++way) {
     layer.seconds[way] = WaitForShards(moved[way].seconds, still[way].seconds, slowdown);
   }
@@ -210,7 +212,7 @@ MovingLayer MovingBounds::OfLayer(const RunConfig& run, const RecomputeConfig& p
   return layer;
 }
 
-MovingLayer MovingBounds::Within(const RunConfig& run, const MovingLayer& alone) {
+LayerWaits ShardWaitBounds::Within(const RunConfig& run, const LayerWaits& alone) {
   PricedRun sharded = {run, run.layout};
   PricedRun whole = Unsharded(run);
   sharded.layout.recompute = UniformOf(kShownOfGroup);
@@ -219,7 +221,7 @@ MovingLayer MovingBounds::Within(const RunConfig& run, const MovingLayer& alone)
   WaySpans still = spans_->Of(whole).OfLayer().ways;
   AddToNoGradients(still);
   const double slowdown = spans_->SettingOf(run).pricer.slowdown();
-  MovingLayer more;
+  LayerWaits more;
   for (size_t way = 0; way < kWayCount; ++way) {
     const double wait_s = WaitForShards(moved[way].seconds, still[way].seconds, slowdown);
     more.seconds[way] = std::max(0.0, wait_s - alone.seconds[way]);
