@@ -46,6 +46,7 @@ SPILLING = {
 A100 = "more than the 19 kB that an A100 needs for its 2.0 TB/s over 108 multiprocessors"
 TENSOR_CORES = "waits for tensor cores; its tiles come through shared memory"
 BESIDE_PRODUCTS = "a small part of an update, between products of whole matrices"
+WHOLE_NORM = "norms of whole queries and keys, a small part of a layer that has them"
 SMALL = "reads a few numbers of each token, expert or tensor"
 ROWS = "a warp reads a row a pack at a time; several rows at once would have more on their way"
 # Kernels that may have less than ENOUGH in flight, and why.
@@ -79,6 +80,8 @@ LATENT = {
     ("router.cu", "WeightsBackwardKernel", "sm_80", "sm_90a"): SMALL,
     ("router.cu", "WeightsKernel", "sm_80", "sm_90a"): SMALL,
     ("sequence_routing.cu", "DropKernel"): SMALL,
+    ("whole_norm.cu", "ForwardKernel"): WHOLE_NORM,
+    ("whole_norm.cu", "SquaresKernel"): WHOLE_NORM,
 }
 ENOUGH = 40e3  # bytes of a multiprocessor
 
