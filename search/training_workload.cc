@@ -27,7 +27,7 @@ class DryRuns {
   const std::vector<CandidateRecord>& candidates() const { return candidates_; }
   int64_t done() const { return done_; }
 
-  /// Of these candidates. False once a stop is requested.
+  /// Makes a dry run of each chosen candidate. Returns false once a stop is requested.
   bool Of(const std::vector<size_t>& chosen) {
     const int64_t total = done_ + static_cast<int64_t>(chosen.size());
     for (size_t first = 0; first < chosen.size(); first += predictors_.size()) {

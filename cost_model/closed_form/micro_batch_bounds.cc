@@ -76,8 +76,8 @@ StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
   const auto [known, is_new] = whole_batch_s_.try_emplace(key);
   if (is_new) known->second = WholeBatchSeconds(run, together);
   if (!known->second) return {};
-  // What is held between steps is looked at of those that are left: setting up a whole rank takes
-  // longer than recording a layer of each kind.
+  // Memory held between steps is bounded later, for the layouts that are left: setting up a whole
+  // rank takes longer than recording a layer of each kind.
   return Finished(run, setting, *known->second / static_cast<double>(run.layout.dp), 0);
 }
 
@@ -88,9 +88,8 @@ std::optional<double> StepBounds::WholeBatchSeconds(const RunConfig& run,
   const PricedRun priced = {whole, whole.layout};
   PassSpans::Shape shape = spans_.Of(priced);
   if (!shape.legal()) return std::nullopt;
-  // What was measured of a cpu may cost more than twice as much for twice as much: of caches. And
-  // how many rows more the fullest experts have is rounded, for few of them to less than their
-  // share.
+  // Twice the work may take more than twice as long on a cpu, because of its caches. The surplus
+  // rows of the fullest experts are rounded, which gives few experts less than their share.
   const bool rounds = run.model.moe.used() && run.routing.imbalance_factor != 1;
   if (cluster_.device == DeviceKind::kCpu || rounds) return 0;
   return LeastSecondsOfFirst(shape.OfFirst(WholeModel(model_)), run.layout);

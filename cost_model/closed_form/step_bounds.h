@@ -71,7 +71,7 @@ class StepBounds {
   int64_t LeastPassBytes(const RunConfig& run, const RecomputeConfig& leanest);
   // step_bounds.cc
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans);
-  /// What no plan of a range, nor group of layers, goes below.
+  /// Bounds the bytes of every plan of a range and every group of layers from below.
   struct PlanRangeBytes {
     PassSpans::Shape leanest;       // each layer on its own
     int64_t largest_group = 1;      // layers of a group

@@ -32,7 +32,7 @@ struct ServingDimension {
   std::vector<int64_t> (*values)(const ServingProblem& problem, const ServingCandidate& bound);
   void (*bind)(ServingCandidate& candidate, int64_t value);
   int64_t (*value)(const ServingCandidate& candidate);
-  /// Of names, in the order of their values; null where values are numbers.
+  /// Returns the names, in the order of their values; null where values are numbers.
   const std::vector<std::string>& (*names)();
   int64_t least = 1;      // of numbers
   bool is_limit = false;  // what a service never reaches does not change how it runs

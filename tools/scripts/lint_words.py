@@ -25,13 +25,7 @@ LONG_READMES = {
 
 # Pages with wider lines outside of tables and of code.
 WIDE_PAGES = {
-    "engine/families/README.md",
-    "engine/grammar/README.md",
-    "engine/optim/README.md",
-    "search/serving/README.md",
     "search/study/STUDY.md",
-    "tests/README.md",
-    "tools/README.md",
 }
 
 # Comments that begin with a word that hides the subject: "Whether it fits" for "True if it fits".

@@ -18,10 +18,9 @@ namespace trimtab {
 // Micro batches whose samples a rank reads before they are due.
 inline constexpr int64_t kMicroBatchesAhead = 2;
 
-/// The samples of another source. Those that Expect has announced are read before they are asked
-/// for, as long as they are asked for in the order in which they were announced; others are read
-/// when they are asked for. A sample that is asked for ends the wait for those announced before it.
-/// What is read is the same either way.
+/// Reads samples of another source ahead. Announced samples (Expect) are read before they are asked
+/// for, as long as they are asked for in the announced order; other samples are read when they are
+/// asked for. Asking for a sample drops the ones announced before it. Samples do not depend on it.
 class SamplePrefetcher final : public TokenSource {
  public:
   /// Samples of `tokens` ids; at most `ahead` of them are kept. `source` must outlive this.

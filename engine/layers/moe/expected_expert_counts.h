@@ -13,8 +13,8 @@ namespace trimtab {
 /// those that an expert takes. 0 without.
 int64_t PaddedRows(const LayerContext& context, const MoeConfig& moe);
 
-/// Whether ExpectedExpertCounts says what comes: rows are filled up, or choices made in turn, of
-/// which none is dropped.
+/// Returns true if ExpectedExpertCounts is exact: rows are filled up, or choices are made in turn
+/// and none is dropped.
 bool RowsAreKnown(const LayerContext& context, const MoeConfig& moe);
 
 /// Rows of each expert [E] that rank `rank` of the world has: exact where choices are made in turn
